@@ -1,0 +1,20 @@
+"""gramrun: two-tower training against all pairs, by online Gramian estimation.
+
+Reproduces "Efficient Training on Very Large Corpora via Gramian Estimation" (Krichene et al., ICLR 2019,
+arXiv:1807.07187). Where each item of the paper lives:
+
+    Equation 1, Figure 1       inner-product two-tower model        gramrun.model.towers
+    Equation 2, ℓ              the loss of an observed pair         gramrun.model.losses
+    Equation 4                 the Gramians, and their footnote     gramrun.gramian.exact, .population
+    Equations 5 and 8          gravity and its surrogate ĝ          gramrun.gramian.surrogate
+    Algorithm 1, equation 9    SAGram                               gramrun.gramian.sagram
+    Algorithm 2, equation 10   SOGram                               gramrun.gramian.sogram
+    Section 3.3                batch sampling in Gramian form       gramrun.gramian.sampling
+    Propositions 1, 2, 3, 5    proofs by enumeration                tests/gramian/test_theorems.py
+    Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
+    Section 4.2                Gramian error on one trajectory      gramrun.gram_error
+    Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation, gramrun.ranking
+    Appendix E                 MovieLens                            gramrun.data.movielens
+
+The command line is `gramrun.cli`; the training loop is `gramrun.training`.
+"""

@@ -1,0 +1,91 @@
+"""Writing files and folders whole or not at all, and hashing them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gramrun.errors import InputError, RunError
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success sync it and move it into place.
+
+    On any exception, Ctrl-C included, the temporary file is removed and `path` is untouched.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The suffix stays last: writers choose their format by it.
+        temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `path`; on success move it into place, replacing `path`.
+
+    On any exception the temporary folder is removed and `path` is untouched.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        temporary.chmod(0o777 & ~_umask())
+        try:
+            yield temporary
+            if path.exists():
+                replaced = temporary.with_suffix(".replaced")
+                path.rename(replaced)
+                temporary.rename(path)
+                shutil.rmtree(replaced)
+            else:
+                temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The process's umask; mkdtemp ignores it and makes folders that only the owner can read."""
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn an operating system's write error into one line that names the place."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"{path}: cannot be written: {reason}; nothing was left behind") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as 64 hex digits.
+
+    Raises:
+        InputError: when the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error

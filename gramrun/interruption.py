@@ -1,0 +1,42 @@
+"""Ctrl-C and SIGTERM at a safe moment: the loop asks, finishes its step, saves, and leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from gramrun.errors import EXIT_INTERRUPTED, GramrunError
+
+
+class Interrupted(GramrunError):
+    """The user stopped a run; its state is saved."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+@contextlib.contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether SIGINT or SIGTERM has arrived.
+
+    The first signal is only remembered; a second one acts at once, as a `KeyboardInterrupt`. Outside of
+    the main thread, where Python allows no handlers, nothing is deferred.
+    """
+    arrived = threading.Event()
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if arrived.is_set():
+            raise KeyboardInterrupt
+        arrived.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived.is_set
+        return
+    previous = {s: signal.signal(s, remember) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield arrived.is_set
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
