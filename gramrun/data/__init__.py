@@ -1,0 +1,1 @@
+"""Raw files, corpora, shards and index streams. Knows neither models nor configuration."""
