@@ -1,0 +1,114 @@
+"""Downloads that break off, stall, restart, or bring the wrong file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from local_server import CONTENT, SENT, Server, busy, not_found, rest, send, stalled, truncated, whole
+
+from gramrun.data import download
+from gramrun.data.download import DownloadError, fetch
+from gramrun.errors import InputError, RunError
+
+
+def is_content(file: Path) -> None:
+    if file.read_bytes() != CONTENT:
+        raise InputError(f"{file}: is not the content")
+
+
+def fetch_content(server: Server, folder: Path) -> Path:
+    target = folder / "new" / "file.bin"
+    fetch(f"{server.address}file.bin", target, is_content)
+    assert target.read_bytes() == CONTENT
+    assert list(target.parent.iterdir()) == [target], "nothing else is left"
+    return target
+
+
+def test_downloads(server: Server, tmp_path: Path) -> None:
+    server.answers = [whole()]
+    fetch_content(server, tmp_path)
+    assert server.requests[0][1]["User-Agent"].startswith("gramrun ")
+
+
+def test_resumes_after_truncation(server: Server, tmp_path: Path) -> None:
+    server.answers = [truncated(), rest()]
+    fetch_content(server, tmp_path)
+    assert server.ranges() == [None, f"bytes={SENT}-"]
+    assert server.requests[1][1]["If-Range"] == '"1"'
+
+
+def test_resumes_after_a_stall(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
+    server.answers = [stalled, rest()]
+    fetch_content(server, tmp_path)
+    assert server.ranges() == [None, f"bytes={SENT}-"]
+
+
+def test_resumes_what_another_process_left(server: Server, tmp_path: Path) -> None:
+    server.answers = [truncated(), not_found]
+    with pytest.raises(DownloadError):
+        fetch_content(server, tmp_path)
+    server.answers = [rest()]
+    fetch_content(server, tmp_path)
+    assert server.ranges()[-1] == f"bytes={SENT}-"
+
+
+def test_restarts_where_the_server_ignores_ranges_or_has_a_new_file(server: Server, tmp_path: Path) -> None:
+    old = bytes(len(CONTENT))
+    server.answers = [truncated(old), whole(tag='"2"')]
+    fetch_content(server, tmp_path)
+    assert server.ranges() == [None, f"bytes={SENT}-"]
+
+
+def test_never_resumes_without_a_strong_validator(server: Server, tmp_path: Path) -> None:
+    server.answers = [truncated(tag='W/"1"'), whole()]
+    fetch_content(server, tmp_path)
+    assert server.ranges() == [None, None]
+
+
+def test_restarts_where_the_part_is_too_long(server: Server, tmp_path: Path) -> None:
+    server.answers = [truncated(), lambda request: send(request, 416, b""), whole()]
+    fetch_content(server, tmp_path)
+
+
+def test_restarts_where_another_range_is_sent(server: Server, tmp_path: Path) -> None:
+    wrong = {"Content_Range": f"bytes 5-{len(CONTENT) - 1}/{len(CONTENT)}"}
+    server.answers = [truncated(), lambda request: send(request, 206, CONTENT[5:], **wrong), whole()]
+    fetch_content(server, tmp_path)
+
+
+def test_tries_again_where_the_server_is_busy(server: Server, tmp_path: Path) -> None:
+    server.answers = [busy, busy, whole()]
+    fetch_content(server, tmp_path)
+
+
+def test_gives_up_on_a_server_that_stays_busy(server: Server, tmp_path: Path) -> None:
+    server.answers = [busy]
+    with pytest.raises(DownloadError, match="HTTP 503"):
+        fetch_content(server, tmp_path)
+    assert len(server.requests) == download.ATTEMPTS
+
+
+def test_does_not_insist_on_what_is_not_there(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match=r"file\.bin: HTTP 404"):
+        fetch_content(server, tmp_path)
+    assert len(server.requests) == 1
+
+
+def test_wrong_content_is_tried_once_more_and_never_kept(server: Server, tmp_path: Path) -> None:
+    server.answers = [whole(b"wrong"), whole()]
+    fetch_content(server, tmp_path)
+    server.answers = [whole(b"wrong")]
+    with pytest.raises(DownloadError, match="gives a wrong file"):
+        fetch(f"{server.address}again", tmp_path / "again", is_content)
+    assert not list(tmp_path.glob("again*"))
+
+
+def test_unreachable_server_and_unwritable_folder(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="cannot connect"):
+        fetch("http://127.0.0.1:1/file", tmp_path / "file", is_content)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written") as caught:
+        fetch(f"{server.address}file", tmp_path / "file" / "below", is_content)
+    assert not isinstance(caught.value, DownloadError), "another server would not help"
