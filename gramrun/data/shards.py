@@ -1,0 +1,291 @@
+"""Feature shards: a prepared corpus on disk, written once, memory-mapped, verified.
+
+    manifest.json                       what, from what, how, and the SHA-256 of every file
+    pairs/{train,validation}_{left,right,target}.npy    int32, int32, float32 (target optional)
+    left/frequency.npy                  int32 (items,): training pairs of each left item; right/ likewise
+    left/<feature>.offsets.npy          int64 (items + 1,), CSR per item, not per pair
+    left/<feature>.indices.npy          int32
+    vocabularies/<name>.parquet         row r describes index r; column ``key`` is the raw value
+
+A folder appears whole or not at all. `open_corpus` verifies every checksum before anything is used, so a
+damaged or half-copied shard is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gramrun.data.corpus import Corpus, Feature, Side
+from gramrun.data.split import validation_mask
+from gramrun.errors import InputError
+from gramrun.files import new_folder, sha256_of
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One split's pairs.
+
+    Attributes:
+        left, right: int32, shape (n,). Sorted by (left, right).
+        target: float32, shape (n,), or None where every pair counts as 1.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    target: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """A corpus opened from its shards; arrays are memory-mapped copy-on-write.
+
+    Attributes:
+        path: the folder.
+        manifest: the parsed ``manifest.json``.
+        left, right: the sides with their CSR features.
+        vocabulary_sizes: rows of each vocabulary.
+        train, validation: the pairs of each split.
+        left_frequency, right_frequency: int32, shape (items,). Training pairs of each item.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any]
+    left: Side
+    right: Side
+    vocabulary_sizes: Mapping[str, int]
+    train: Pairs
+    validation: Pairs
+    left_frequency: np.ndarray
+    right_frequency: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """The corpus's name, such as ``movielens-1m``."""
+        return str(self.manifest["name"])
+
+    @property
+    def content_hash(self) -> str:
+        """A hash of all shards' contents: equal corpora have equal hashes on every machine."""
+        return str(self.manifest["content_hash"])
+
+    def pairs(self, split: str) -> Pairs:
+        """The pairs of ``train`` or ``validation``."""
+        return {"train": self.train, "validation": self.validation}[split]
+
+    def vocabulary(self, name: str) -> pd.DataFrame:
+        """Read one vocabulary; its first column is ``key``."""
+        return pd.read_parquet(self.path / "vocabularies" / f"{name}.parquet")
+
+
+def write_corpus(
+    corpus: Corpus,
+    folder: Path,
+    *,
+    validation_fraction: float,
+    split_seed: int,
+    origin: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Split a corpus and write its shards, replacing `folder`.
+
+    Args:
+        corpus: what to write.
+        folder: where; it appears whole or not at all.
+        validation_fraction: the expected share of validation pairs.
+        split_seed: of the split.
+        origin: provenance for the manifest (source, input checksums, config, parser version); it must
+            hold a ``fingerprint`` that changes when any of them does.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        InputError: when a split would be empty.
+        RunError: when the folder cannot be written.
+    """
+    in_validation = validation_mask(corpus.pair_left, corpus.pair_right, validation_fraction, split_seed)
+    if in_validation.all() or not in_validation.any():
+        raise InputError(
+            f"{corpus.name}: {len(in_validation)} pairs are too few for a validation share of "
+            f"{validation_fraction:g}; both splits need at least one pair"
+        )
+    arrays = dict(_pair_arrays(corpus, in_validation))
+    for name, side, pairs in (
+        ("left", corpus.left, corpus.pair_left),
+        ("right", corpus.right, corpus.pair_right),
+    ):
+        frequency = np.bincount(pairs[~in_validation], minlength=side.items)
+        arrays[f"{name}/frequency.npy"] = frequency.astype(np.int32)
+        for feature in side.features:
+            arrays[f"{name}/{feature.name}.offsets.npy"] = feature.offsets
+            arrays[f"{name}/{feature.name}.indices.npy"] = feature.indices
+    with new_folder(folder) as temporary:
+        for name in ("pairs", "left", "right", "vocabularies"):
+            (temporary / name).mkdir()
+        for name, array in arrays.items():
+            np.save(temporary / name, array, allow_pickle=False)
+        for name, frame in corpus.vocabularies.items():
+            frame.to_parquet(temporary / "vocabularies" / f"{name}.parquet", index=False)
+        files = {
+            path.relative_to(temporary).as_posix(): {
+                "bytes": path.stat().st_size,
+                "sha256": sha256_of(path),
+            }
+            for path in sorted(temporary.rglob("*"))
+            if path.is_file()
+        }
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "name": corpus.name,
+            "corpus": {
+                "left_items": corpus.left.items,
+                "right_items": corpus.right.items,
+                "pairs": len(corpus.pair_left),
+                "train_pairs": int((~in_validation).sum()),
+                "validation_pairs": int(in_validation.sum()),
+            },
+            "counts": dict(corpus.counts),
+            "sides": {"left": _describe_side(corpus.left), "right": _describe_side(corpus.right)},
+            "vocabularies": {name: len(frame) for name, frame in corpus.vocabularies.items()},
+            "content_hash": content_hash(arrays, corpus.vocabularies),
+            "origin": dict(origin),
+            "files": files,
+        }
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return manifest
+
+
+def _pair_arrays(corpus: Corpus, in_validation: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    columns = [("left", corpus.pair_left), ("right", corpus.pair_right)]
+    if corpus.target is not None:
+        columns.append(("target", corpus.target))
+    return [
+        (f"pairs/{split}_{name}.npy", values[mask])
+        for split, mask in (("train", ~in_validation), ("validation", in_validation))
+        for name, values in columns
+    ]
+
+
+def content_hash(arrays: Mapping[str, np.ndarray], vocabularies: Mapping[str, pd.DataFrame]) -> str:
+    """SHA-256 over names, dtypes, shapes and values, independent of file formats and their versions."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    for name, frame in sorted(vocabularies.items()):
+        digest.update(f"{name}\n".encode())
+        digest.update(frame.to_csv(index=False, lineterminator="\n").encode())
+    return digest.hexdigest()
+
+
+def _describe_side(side: Side) -> dict[str, Any]:
+    return {
+        "item": side.item,
+        "items": side.items,
+        "features": [{"name": f.name, "vocabulary": f.vocabulary} for f in side.features],
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a prepared corpus's manifest.
+
+    Raises:
+        InputError: when there is none, it is damaged, or another schema version wrote it.
+    """
+    path = folder / MANIFEST
+    remedy = "run `gramrun prepare CORPUS --output DIR` first"
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no prepared corpus here; {remedy}")
+    if not path.is_file():
+        raise InputError(f"{folder}: not a prepared corpus (no {MANIFEST}); {remedy}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["schema_version"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: damaged; prepare the corpus again with --force") from None
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema version {version}, but this gramrun reads version {SCHEMA_VERSION}; "
+            "prepare the corpus again with --force"
+        )
+    return dict(manifest)
+
+
+def verify(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Check the size and SHA-256 of every file that the manifest lists.
+
+    Raises:
+        InputError: naming the first file that is missing, cut short or changed.
+    """
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path}: missing from the prepared corpus; prepare it again with --force")
+        if path.stat().st_size != expected["bytes"]:
+            raise InputError(
+                f"{path}: has {path.stat().st_size} bytes instead of {expected['bytes']}; "
+                "prepare the corpus again with --force"
+            )
+        if sha256_of(path) != expected["sha256"]:
+            raise InputError(f"{path}: damaged (wrong SHA-256); prepare the corpus again with --force")
+
+
+def open_corpus(folder: Path) -> PreparedCorpus:
+    """Verify and memory-map a prepared corpus.
+
+    Raises:
+        InputError: when the folder is no prepared corpus, or a file in it is missing or damaged.
+    """
+    manifest = read_manifest(folder)
+    verify(folder, manifest)
+
+    def array(name: str) -> np.ndarray:
+        # Copy-on-write instead of read-only: torch can then share the memory without a copy.
+        mapped: np.ndarray = np.load(folder / name, mmap_mode="c", allow_pickle=False)
+        return mapped
+
+    def side(name: str) -> Side:
+        description = manifest["sides"][name]
+        features = tuple(
+            Feature(
+                feature["name"],
+                feature["vocabulary"],
+                array(f"{name}/{feature['name']}.offsets.npy"),
+                array(f"{name}/{feature['name']}.indices.npy"),
+            )
+            for feature in description["features"]
+        )
+        return Side(description["item"], description["items"], features)
+
+    def pairs(split: str) -> Pairs:
+        target = f"pairs/{split}_target.npy"
+        return Pairs(
+            array(f"pairs/{split}_left.npy"),
+            array(f"pairs/{split}_right.npy"),
+            array(target) if target in manifest["files"] else None,
+        )
+
+    return PreparedCorpus(
+        path=folder,
+        manifest=manifest,
+        left=side("left"),
+        right=side("right"),
+        vocabulary_sizes=manifest["vocabularies"],
+        train=pairs("train"),
+        validation=pairs("validation"),
+        left_frequency=array("left/frequency.npy"),
+        right_frequency=array("right/frequency.npy"),
+    )

@@ -1,0 +1,170 @@
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gramrun.data import shards
+from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.errors import InputError, RunError
+from gramrun.files import new_file, new_folder
+
+
+def corpus(target=True):
+    left = np.repeat(np.arange(20, dtype=np.int32), 5)
+    right = (left * 3 + np.tile(np.arange(5), 20)) % 30
+    order = np.lexsort((right, left))
+    genres = [[i % 3] * (i % 4 > 0) for i in range(30)]
+    return Corpus(
+        name="tiny",
+        left=Side("user", 20, (one_hot("user", "user", np.arange(20)),)),
+        right=Side(
+            "movie",
+            30,
+            (one_hot("movie", "movie", np.arange(30)), bags("genres", "genre", genres)),
+        ),
+        vocabularies={
+            "user": pd.DataFrame({"key": [f"u{i}" for i in range(20)]}),
+            "movie": pd.DataFrame({"key": [f"m{i}" for i in range(30)], "title": ["Amélie"] * 30}),
+            "genre": pd.DataFrame({"key": ["a", "b", "c"]}),
+        },
+        pair_left=left[order],
+        pair_right=right[order].astype(np.int32),
+        target=np.linspace(1, 5, len(left), dtype=np.float32) if target else None,
+        counts={"duplicate_ratings": 2},
+    )
+
+
+def write(folder, **changes):
+    arguments = {"validation_fraction": 0.3, "split_seed": 0, "origin": {"fingerprint": "f"}, **changes}
+    return shards.write_corpus(corpus(), folder, **arguments)
+
+
+def test_round_trip(tmp_path):
+    manifest = write(tmp_path / "c")
+    opened = shards.open_corpus(tmp_path / "c")
+    source = corpus()
+    assert manifest["corpus"]["pairs"] == 100
+    assert len(opened.train) + len(opened.validation) == 100
+    assert opened.name == "tiny"
+    assert opened.left.items == 20
+    assert [f.name for f in opened.right.features] == ["movie", "genres"]
+    for got, want in zip(opened.right.features, source.right.features, strict=True):
+        assert np.array_equal(got.offsets, want.offsets)
+        assert np.array_equal(got.indices, want.indices)
+        assert isinstance(got.indices, np.memmap)
+    pairs = {
+        (int(a), int(b)): float(t)
+        for split in (opened.train, opened.validation)
+        for a, b, t in zip(split.left, split.right, split.target, strict=True)
+    }
+    assert pairs == {
+        (int(a), int(b)): float(t)
+        for a, b, t in zip(source.pair_left, source.pair_right, source.target, strict=True)
+    }
+    assert np.array_equal(opened.right_frequency, np.bincount(opened.train.right, minlength=30))
+    assert opened.vocabulary("movie")["title"][0] == "Amélie"
+    assert opened.vocabulary_sizes["genre"] == 3
+
+
+def test_arrays_are_shared_with_torch_and_the_files_stay_as_they_are(tmp_path):
+    torch = pytest.importorskip("torch")
+    write(tmp_path / "c")
+    opened = shards.open_corpus(tmp_path / "c")
+    tensor = torch.from_numpy(opened.train.left)
+    tensor[0] = 19
+    assert opened.train.left[0] == 19
+    shards.open_corpus(tmp_path / "c")  # verifies every checksum
+
+
+def test_content_hash_knows_contents_and_nothing_else(tmp_path):
+    first, second = write(tmp_path / "a"), write(tmp_path / "b", origin={"fingerprint": "other"})
+    assert first["content_hash"] == second["content_hash"]
+    assert first["content_hash"] != write(tmp_path / "c", split_seed=1)["content_hash"]
+
+
+def test_missing_target_stays_missing(tmp_path):
+    without = corpus(target=False)
+    shards.write_corpus(without, tmp_path / "c", validation_fraction=0.3, split_seed=0, origin={})
+    assert shards.open_corpus(tmp_path / "c").train.target is None
+
+
+def test_an_empty_split_is_refused(tmp_path):
+    with pytest.raises(InputError, match="100 pairs are too few for a validation share of 0.0001"):
+        write(tmp_path / "c", validation_fraction=1e-4)
+    assert not any(tmp_path.iterdir())
+
+
+FILES = [
+    "pairs/train_left.npy",
+    "right/genres.indices.npy",
+    "vocabularies/movie.parquet",
+    "left/frequency.npy",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_damage_is_refused_by_name(tmp_path, name, damage):
+    write(tmp_path / "c")
+    file = tmp_path / "c" / name
+    data = bytearray(file.read_bytes())
+    if damage == "flip":
+        data[-1] ^= 1
+        file.write_bytes(data)
+    elif damage == "truncate":
+        file.write_bytes(data[:-1])
+    else:
+        file.unlink()
+    with pytest.raises(InputError, match=f"{file}.*prepare"):
+        shards.open_corpus(tmp_path / "c")
+
+
+def test_places_that_are_no_corpus_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no prepared corpus here"):
+        shards.open_corpus(tmp_path / "absent")
+    with pytest.raises(InputError, match="not a prepared corpus"):
+        shards.open_corpus(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        shards.open_corpus(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema_version": 99}))
+    with pytest.raises(InputError, match="schema version 99"):
+        shards.open_corpus(tmp_path)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    def fails(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", fails)
+    with pytest.raises(RunError, match="No space left on device"):
+        write(tmp_path / "c")
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_replacement_keeps_the_old_folder(tmp_path):
+    write(tmp_path / "c")
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "c") as folder:
+        (folder / "half").write_text("x")
+        raise KeyboardInterrupt
+    shards.open_corpus(tmp_path / "c")
+    assert os.listdir(tmp_path) == ["c"]
+
+
+def test_replacing_a_folder_leaves_no_trace_of_the_old(tmp_path):
+    write(tmp_path / "c")
+    write(tmp_path / "c", split_seed=1)
+    assert os.listdir(tmp_path) == ["c"]
+    shards.open_corpus(tmp_path / "c")
+
+
+def test_new_file_keeps_the_old_one_on_failure(tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text("old")
+    with pytest.raises(RuntimeError), new_file(file) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["x.json"]
