@@ -1,0 +1,1 @@
+"""The two towers, their loss and their optimizers. Knows neither data files nor configuration."""

@@ -1,0 +1,195 @@
+"""The two towers u(θ, x) and v(θ, y): feature bags → embeddings (paper, Sections 2.1 and 4.1, App. E).
+
+For one item with feature bags x_1 .. x_F over tables E_1 .. E_F,
+
+    inputs   z = [bag(E_1, x_1); ...; bag(E_F, x_F)]                     concatenated, as in the paper
+    hidden   h_0 = z,  h_l = relu(W_l h_{l-1} + b_l)
+    output   e = W_out h_L + b_out                                       + W_skip z  (option ``skip``)
+
+A tower without hidden layers is linear: each table has the embedding's own width and e is the sum of the
+bags, which is matrix factorisation with features. Features of the two sides that name one vocabulary
+share one table (paper, footnote 1).
+
+Initial scale. Table entries are N(0, s²) and dense layers are He normal, so that an embedding's entries
+keep the scale s whatever the depth. What s must avoid is stated in `configs/README.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Bag = Literal["sum", "mean"]
+OutputActivation = Literal["linear", "relu"]
+
+
+@dataclass(frozen=True)
+class TowerShape:
+    """The shape that both towers share.
+
+    Attributes:
+        embedding_dim: k, the width of the output.
+        input_dim: the width of each feature's input embedding; not used by a linear tower.
+        hidden: the widths of the hidden layers; empty for a linear tower.
+        output: whether the output layer ends in a ReLU.
+        skip: whether a linear map of the inputs is added to the output.
+        bag: how the values of one bag are combined.
+        table_scale: s, the standard deviation of the initial table entries.
+    """
+
+    embedding_dim: int
+    input_dim: int
+    hidden: tuple[int, ...]
+    output: OutputActivation = "linear"
+    skip: bool = False
+    bag: Bag = "sum"
+    table_scale: float = 0.1
+
+    @property
+    def table_dim(self) -> int:
+        """The width of the feature tables."""
+        return self.input_dim if self.hidden else self.embedding_dim
+
+
+class FeatureColumn(nn.Module):
+    """One feature of one side: which rows of its table each item's bag holds (CSR)."""
+
+    offsets: Tensor
+    indices: Tensor
+
+    def __init__(self, vocabulary: str, offsets: Tensor, indices: Tensor) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.one_hot = len(indices) == len(offsets) - 1 and bool((offsets.diff() == 1).all())
+        # Features are data, not parameters: they follow the device but stay out of checkpoints.
+        self.register_buffer("offsets", offsets, persistent=False)
+        self.register_buffer("indices", indices, persistent=False)
+
+    def forward(self, items: Tensor, table: nn.EmbeddingBag) -> Tensor:
+        """Embed the bags of `items`, shape (B,): returns (B, width of the table)."""
+        if self.one_hot:
+            return functional.embedding(self.indices[items], table.weight, sparse=table.sparse)
+        starts = self.offsets[items]
+        lengths = self.offsets[items + 1] - starts
+        ends = lengths.cumsum(0)
+        # The flat position p of bag b reads indices[starts[b] + p - ends[b] + lengths[b]].
+        shift = torch.repeat_interleave(starts - ends + lengths, lengths)
+        flat = self.indices[torch.arange(len(shift), device=items.device) + shift]
+        return functional.embedding_bag(
+            flat, table.weight, ends - lengths, mode=table.mode, sparse=table.sparse
+        )
+
+
+class Tower(nn.Module):
+    """The dense layers of one side. Its tables belong to the `TwoTower` model, since sides share them."""
+
+    def __init__(self, columns: Sequence[FeatureColumn], shape: TowerShape) -> None:
+        super().__init__()
+        self.columns = nn.ModuleList(columns)
+        self.linear_output = shape.output == "linear"
+        self.hidden = nn.ModuleList()
+        self.output: nn.Linear | None = None
+        self.skip: nn.Linear | None = None
+        if shape.hidden:
+            widths = [len(columns) * shape.input_dim, *shape.hidden]
+            self.hidden.extend(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+            self.output = nn.Linear(widths[-1], shape.embedding_dim)
+            if shape.skip:
+                self.skip = nn.Linear(widths[0], shape.embedding_dim, bias=False)
+
+    def forward(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
+        """Embed `items`, int64, shape (B,): returns (B, k)."""
+        bags = [column(items, tables[column.vocabulary]) for column in self.columns]  # type: ignore[index]
+        if self.output is None:
+            embeddings = sum(bags[1:], start=bags[0])
+        else:
+            inputs = activations = torch.cat(bags, 1)
+            for layer in self.hidden:
+                activations = functional.relu(layer(activations))
+            embeddings = self.output(activations)
+            if self.skip is not None:
+                embeddings = embeddings + self.skip(inputs)
+        return embeddings if self.linear_output else functional.relu(embeddings)
+
+
+class TwoTower(nn.Module):
+    """Both towers and the tables they share. Its score of a pair is ⟨u(θ, x), v(θ, y)⟩.
+
+    Args:
+        left: the left features, by name.
+        right: the right features, by name.
+        vocabulary_sizes: rows of each table, by vocabulary.
+        shape: the towers' shape.
+        seed: of the initial parameters.
+        sparse_gradients: whether tables give sparse gradients, whose cost does not grow with the table.
+    """
+
+    def __init__(
+        self,
+        left: Sequence[FeatureColumn],
+        right: Sequence[FeatureColumn],
+        vocabulary_sizes: Mapping[str, int],
+        shape: TowerShape,
+        seed: int,
+        sparse_gradients: bool = True,
+    ) -> None:
+        super().__init__()
+        used = sorted({column.vocabulary for column in [*left, *right]})
+        self.tables = nn.ModuleDict(
+            {
+                name: nn.EmbeddingBag(
+                    vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
+                )
+                for name in used
+            }
+        )
+        self.left = Tower(left, shape)
+        self.right = Tower(right, shape)
+        self._initialise(shape, torch.Generator().manual_seed(seed))
+
+    @torch.no_grad()
+    def _initialise(self, shape: TowerShape, generator: torch.Generator) -> None:
+        for table in self.tables.values():
+            assert isinstance(table, nn.EmbeddingBag)
+            table.weight.normal_(0, shape.table_scale, generator=generator)
+        for tower in (self.left, self.right):
+            for layer in tower.hidden:
+                assert isinstance(layer, nn.Linear)
+                # He et al. 2015: variance 2 / fan-in keeps the second moment through a ReLU.
+                layer.weight.normal_(0, math.sqrt(2 / layer.in_features), generator=generator)
+                layer.bias.zero_()
+            for linear in (tower.output, tower.skip):
+                if linear is not None:
+                    linear.weight.normal_(0, math.sqrt(1 / linear.in_features), generator=generator)
+                    if linear.bias is not None:
+                        linear.bias.zero_()
+
+    @property
+    def embedding_dim(self) -> int:
+        """The width k of the embeddings."""
+        if self.left.output is not None:
+            return self.left.output.out_features
+        return next(iter(self.tables.values())).embedding_dim  # type: ignore[return-value]
+
+    def left_embeddings(self, items: Tensor) -> Tensor:
+        """u(θ, x) for left items x, int64, shape (B,): returns (B, k)."""
+        return self.left(items, self.tables)  # type: ignore[no-any-return]
+
+    def right_embeddings(self, items: Tensor) -> Tensor:
+        """v(θ, y) for right items y, int64, shape (B,): returns (B, k)."""
+        return self.right(items, self.tables)  # type: ignore[no-any-return]
+
+    def table_parameters(self) -> list[nn.Parameter]:
+        """The feature tables."""
+        return list(self.tables.parameters())
+
+    def dense_parameters(self) -> list[nn.Parameter]:
+        """The dense layers of both towers; empty for linear towers."""
+        return [*self.left.parameters(), *self.right.parameters()]

@@ -1,0 +1,150 @@
+import math
+
+import pytest
+import torch
+
+from gramrun.model.losses import squared_error
+from gramrun.model.optimizers import make_optimizer
+from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+
+SIZES = {"user": 4, "movie": 3, "genre": 5}
+GENRES = [[0, 2, 4], [], [2]]  # movie 1 has none
+
+
+def columns():
+    left = [FeatureColumn("user", torch.arange(5), torch.arange(4, dtype=torch.int32))]
+    right = [
+        FeatureColumn("movie", torch.arange(4), torch.arange(3, dtype=torch.int32)),
+        FeatureColumn("genre", torch.tensor([0, 3, 3, 4]), torch.tensor([0, 2, 4, 2], dtype=torch.int32)),
+    ]
+    return left, right
+
+
+def model(seed=0, sparse=True, **shape):
+    left, right = columns()
+    shape = {"embedding_dim": 3, "input_dim": 4, "hidden": (6, 5), **shape}
+    return TwoTower(left, right, SIZES, TowerShape(**shape), seed, sparse)
+
+
+def literal(two_tower, tower, bags, shape):
+    """One item's embedding by loops over features and entries, as the module's docstring has it."""
+    inputs = []
+    for column, values in zip(tower.columns, bags, strict=True):
+        rows = [two_tower.tables[column.vocabulary].weight[i] for i in values]
+        width = two_tower.tables[column.vocabulary].weight.shape[1]
+        total = [sum(float(row[d]) for row in rows) for d in range(width)]
+        if shape["bag"] == "mean" and rows:
+            total = [value / len(rows) for value in total]
+        inputs.append(total)
+    if not shape["hidden"]:
+        out = [sum(column) for column in zip(*inputs, strict=True)]
+    else:
+        flat = [value for bag in inputs for value in bag]
+        hidden = flat
+        for layer in tower.hidden:
+            hidden = [max(0.0, value) for value in apply(layer, hidden)]
+        out = apply(tower.output, hidden)
+        if shape["skip"]:
+            out = [a + b for a, b in zip(out, apply(tower.skip, flat), strict=True)]
+    return [max(0.0, value) for value in out] if shape["output"] == "relu" else out
+
+
+def apply(layer, values):
+    bias = layer.bias if layer.bias is not None else [0.0] * layer.out_features
+    return [
+        float(b) + sum(float(w) * x for w, x in zip(row, values, strict=True))
+        for row, b in zip(layer.weight, bias, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("bag", ["sum", "mean"])
+@pytest.mark.parametrize("output", ["linear", "relu"])
+@pytest.mark.parametrize(("hidden", "skip"), [((), False), ((6,), False), ((6, 5), True)])
+@torch.no_grad()
+def test_towers_equal_their_literal_twin(bag, output, hidden, skip):
+    shape = {"bag": bag, "output": output, "hidden": hidden, "skip": skip}
+    two_tower = model(**shape, table_scale=1.0)
+    users = torch.tensor([3, 0, 3])
+    expected = [literal(two_tower, two_tower.left, [[u]], shape) for u in users.tolist()]
+    torch.testing.assert_close(two_tower.left_embeddings(users), torch.tensor(expected))
+    movies = torch.tensor([1, 0, 2, 1])
+    expected = [literal(two_tower, two_tower.right, [[m], GENRES[m]], shape) for m in movies.tolist()]
+    torch.testing.assert_close(two_tower.right_embeddings(movies), torch.tensor(expected))
+    assert two_tower.embedding_dim == 3
+
+
+def test_items_without_any_value_embed_to_the_bias():
+    two_tower = TwoTower(
+        columns()[0],
+        [FeatureColumn("genre", torch.tensor([0, 0, 0]), torch.tensor([], dtype=torch.int32))],
+        SIZES,
+        TowerShape(3, 4, ()),
+        seed=0,
+    )
+    assert torch.equal(two_tower.right_embeddings(torch.tensor([0, 1])), torch.zeros(2, 3))
+
+
+def test_sides_that_name_one_vocabulary_share_its_table():
+    column = lambda: FeatureColumn("page", torch.arange(4), torch.arange(3, dtype=torch.int32))  # noqa: E731
+    two_tower = TwoTower([column()], [column()], {"page": 3}, TowerShape(3, 4, ()), seed=0)
+    assert len(two_tower.table_parameters()) == 1
+    pages = torch.arange(3)
+    assert torch.equal(two_tower.left_embeddings(pages), two_tower.right_embeddings(pages))
+
+
+def test_features_stay_out_of_checkpoints():
+    assert not any("offsets" in name or "indices" in name for name in model().state_dict())
+
+
+def test_seed_decides_the_parameters():
+    first, same, other = (list(model(seed).parameters()) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, same, strict=True))
+    assert not torch.equal(first[0], other[0])
+
+
+@torch.no_grad()
+def test_initial_scale_survives_the_depth():
+    """He initialisation: an embedding's entries keep the tables' scale s within a factor of two."""
+    items = 2000
+    left = [FeatureColumn("user", torch.arange(items + 1), torch.arange(items, dtype=torch.int32))]
+    for hidden in ((), (128,), (256, 64)):
+        two_tower = TwoTower(left, left, {"user": items}, TowerShape(32, 64, hidden, table_scale=0.1), seed=0)
+        spread = float(two_tower.left_embeddings(torch.arange(items)).square().mean().sqrt())
+        assert 0.05 < spread < 0.2
+
+
+def test_parameter_groups_are_complete_and_disjoint():
+    two_tower = model(skip=True)
+    grouped = [*two_tower.table_parameters(), *two_tower.dense_parameters()]
+    assert {id(p) for p in grouped} == {id(p) for p in two_tower.parameters()}
+    assert len(grouped) == len(list(two_tower.parameters()))
+
+
+@pytest.mark.parametrize("name", ["adagrad", "sgd"])
+def test_sparse_gradients_train_like_dense_ones(name):
+    sparse, dense = model(sparse=True), model(sparse=False)
+    pairs = (torch.tensor([0, 0, 3, 1]), torch.tensor([1, 0, 0, 2]))
+    for two_tower in (sparse, dense):
+        optimizer = make_optimizer(two_tower, name, 0.1, 0.01)
+        for _ in range(20):
+            optimizer.zero_grad()
+            u, v = two_tower.left_embeddings(pairs[0]), two_tower.right_embeddings(pairs[1])
+            squared_error(u, v, 1.0).backward()
+            optimizer.step()
+    for a, b in zip(sparse.parameters(), dense.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["adagrad", "adam", "sgd"])
+def test_each_group_has_its_learning_rate(name):
+    optimizer = make_optimizer(model(sparse=False), name, 0.3, 0.003)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.3, 0.003]
+    linear = make_optimizer(model(sparse=False, hidden=()), name, 0.3, 0.003)
+    assert [group["lr"] for group in linear.param_groups] == [0.3]
+
+
+def test_squared_error_by_hand():
+    u, v = torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([[3.0, 1.0], [5.0, -1.0]])  # scores 5, -1
+    assert squared_error(u, v, 1.0) == pytest.approx((16 + 4) / 2)
+    assert squared_error(u, v, torch.tensor([4.0, -1.0])) == pytest.approx(0.5)
+    assert math.isnan(squared_error(u * math.nan, v, 1.0))
