@@ -1,0 +1,178 @@
+r"""Ranking metrics: pure numpy functions of the ranks of the relevant items.
+
+A ranking enters as the 1-based ranks of each left item's relevant items, in CSR form: left item ``i``
+owns ``ranks[offsets[i]:offsets[i + 1]]``, in ascending order. A relevant item below the depth that was
+ranked may carry any rank beyond that depth: a cut-off ``k`` no greater than the depth never looks at it.
+
+Every function returns one value for each left item, so that means, intervals and slices are the
+caller's, and every left item needs at least one relevant item: the metrics are 0/0 without.
+With :math:`R` relevant items at ranks :math:`r_1 < … < r_R`:
+
+==============================  ==================================================================
+name in ``evaluation.json``     function
+==============================  ==================================================================
+``map@10``                      :func:`average_precision` (denominator :math:`\min(k, R)`)
+``map@10_relevant``             :func:`average_precision_relevant` (denominator :math:`R`)
+``recall@10``, ``recall@100``   :func:`recall`
+``ndcg@10``                     :func:`ndcg`
+``ci95``                        :func:`bootstrap_interval`
+==============================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def average_precision(ranks: Ints, offsets: Ints, k: int) -> Floats:
+    r"""Average precision at ``k``, with the denominator that a perfect ranking brings to 1.
+
+    .. math:: \mathrm{AP@}k = \frac{1}{\min(k, R)} \sum_{j:\, r_j \le k} \frac{j}{r_j}
+
+    Args:
+        ranks: int64 (relevant items,), 1-based, ascending within each left item.
+        offsets: int64 (left items + 1,), where each left item's ranks begin.
+        k: cut-off, >= 1.
+
+    Returns:
+        float64 (left items,), each in [0, 1].
+
+    Raises:
+        ValueError: if the input is no ranking as described in this module.
+    """
+    relevant = _relevant_counts(ranks, offsets, k)
+    return _precision_sum(ranks, offsets, k) / np.minimum(k, relevant)
+
+
+def average_precision_relevant(ranks: Ints, offsets: Ints, k: int) -> Floats:
+    r"""Average precision at ``k`` over all relevant items, as trec_eval's ``map_cut`` has it.
+
+    .. math:: \frac{1}{R} \sum_{j:\, r_j \le k} \frac{j}{r_j}
+
+    A left item with more than ``k`` relevant items cannot reach 1, so this is the smaller of the two.
+
+    Args:
+        ranks: int64 (relevant items,), 1-based, ascending within each left item.
+        offsets: int64 (left items + 1,), where each left item's ranks begin.
+        k: cut-off, >= 1.
+
+    Returns:
+        float64 (left items,), each in [0, 1].
+
+    Raises:
+        ValueError: if the input is no ranking as described in this module.
+
+    Reference:
+        trec_eval, https://github.com/usnistgov/trec_eval (``m_map_cut.c``).
+    """
+    relevant = _relevant_counts(ranks, offsets, k)
+    return _precision_sum(ranks, offsets, k) / relevant
+
+
+def recall(ranks: Ints, offsets: Ints, k: int) -> Floats:
+    r"""Fraction of the relevant items among the first ``k``.
+
+    .. math:: \mathrm{R@}k = \frac{1}{R}\, |\{j : r_j \le k\}|
+
+    Args:
+        ranks: int64 (relevant items,), 1-based, ascending within each left item.
+        offsets: int64 (left items + 1,), where each left item's ranks begin.
+        k: cut-off, >= 1.
+
+    Returns:
+        float64 (left items,), each in [0, 1].
+
+    Raises:
+        ValueError: if the input is no ranking as described in this module.
+    """
+    relevant = _relevant_counts(ranks, offsets, k)
+    return _sum_by_left(ranks <= k, offsets) / relevant
+
+
+def ndcg(ranks: Ints, offsets: Ints, k: int) -> Floats:
+    r"""Normalised discounted cumulative gain at ``k``, with binary gains.
+
+    .. math::
+        \mathrm{nDCG@}k = \sum_{j:\, r_j \le k} \frac{1}{\log_2(1 + r_j)}
+        \Big/ \sum_{r=1}^{\min(k, R)} \frac{1}{\log_2(1 + r)}
+
+    Args:
+        ranks: int64 (relevant items,), 1-based, ascending within each left item.
+        offsets: int64 (left items + 1,), where each left item's ranks begin.
+        k: cut-off, >= 1.
+
+    Returns:
+        float64 (left items,), each in [0, 1].
+
+    Raises:
+        ValueError: if the input is no ranking as described in this module.
+
+    Reference:
+        Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002.
+    """
+    relevant = _relevant_counts(ranks, offsets, k)
+    gains = np.where(ranks <= k, 1 / np.log2(1.0 + ranks), 0)
+    ideal = np.cumsum(1 / np.log2(np.arange(2.0, k + 2)))  # ideal[m - 1]: m relevant items at the top
+    best: Floats = ideal[np.minimum(k, relevant) - 1]
+    return _sum_by_left(gains, offsets) / best
+
+
+def bootstrap_interval(
+    values: Floats, seed: int, resamples: int = 1000, level: float = 0.95
+) -> tuple[float, float]:
+    r"""Percentile bootstrap interval of the mean over left items.
+
+    A resample of :math:`m` values with replacement is a multinomial draw of how often each *distinct*
+    value occurs. Metrics at a small cut-off take few distinct values, so drawing the counts costs
+    O(distinct values) in time and memory, whatever the number of left items, and is exact.
+
+    Args:
+        values: float64 (left items,), a metric of each left item.
+        seed: of the resampling; equal seeds give equal intervals.
+        resamples: number of resamples.
+        level: coverage aimed at, in (0, 1).
+
+    Returns:
+        The lower and the upper end of the interval.
+
+    Raises:
+        ValueError: if there are no values, or ``resamples`` or ``level`` is out of range.
+
+    Reference:
+        Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3.
+    """
+    if len(values) == 0 or resamples < 1 or not 0 < level < 1:
+        raise ValueError("a bootstrap needs at least one value, one resample and a level between 0 and 1")
+    distinct, counts = np.unique(values, return_counts=True)
+    generator = np.random.default_rng(seed)
+    size, probabilities = len(values), counts / len(values)
+    means = [generator.multinomial(size, probabilities) @ distinct / size for _ in range(resamples)]
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _relevant_counts(ranks: Ints, offsets: Ints, k: int) -> Ints:
+    """R of each left item, after the checks that all metrics share."""
+    if k < 1:
+        raise ValueError(f"the cut-off k must be at least 1, not {k}")
+    if offsets[0] != 0 or offsets[-1] != len(ranks):
+        raise ValueError(f"offsets run from {offsets[0]} to {offsets[-1]}, not from 0 to {len(ranks)} ranks")
+    relevant = np.diff(offsets)
+    if np.any(relevant < 1):
+        raise ValueError(f"left item {np.argmin(relevant)} has no relevant item: leave it out of the ranking")
+    return relevant
+
+
+def _precision_sum(ranks: Ints, offsets: Ints, k: int) -> Floats:
+    """Sum over the relevant items within the first k of the precision at their rank, j / r_j."""
+    positions = np.arange(1, len(ranks) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
+    return _sum_by_left(np.where(ranks <= k, positions / ranks, 0), offsets)
+
+
+def _sum_by_left(terms: NDArray[np.float64] | NDArray[np.bool_], offsets: Ints) -> Floats:
+    """Sum of each left item's terms; no left item is empty, which ``reduceat`` would get wrong."""
+    return np.add.reduceat(terms, offsets[:-1], dtype=np.float64)
