@@ -1,0 +1,301 @@
+"""The command line: thin commands that import what they need when they run, and print what they wrote.
+
+Exit codes: 0 done, 1 failed while running, 2 bad input or config, 130 interrupted (state saved).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gramrun.errors import EXIT_FAILED, EXIT_INTERRUPTED, GramrunError, InputError
+
+if TYPE_CHECKING:
+    from gramrun.config import RunConfig
+    from gramrun.data.shards import PreparedCorpus
+
+app = typer.Typer(
+    name="gramrun",
+    help="Train two-tower retrieval models against all pairs, by online Gramian estimation.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one config key, e.g. estimator.alpha=0.1."),
+]
+ConfigOption = Annotated[Path, typer.Option("--config", help="A YAML file; see configs/.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", help="The run directory.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run directory stopped.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+class Split(StrEnum):
+    """The splits that can be evaluated."""
+
+    validation = "validation"
+    train = "train"
+
+
+class PlotKind(StrEnum):
+    """The figures that can be drawn."""
+
+    map = "map"
+    gram_error = "gram-error"
+    trade_off = "trade-off"
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"gramrun {installed('gramrun')}")
+        raise typer.Exit()
+
+
+@app.command()
+def prepare(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="See `gramrun prepare --help`.")],
+    output: Annotated[Path, typer.Option("--output", help="The folder of the prepared corpus.")],
+    source: Annotated[
+        Path | None, typer.Option("--source", help="A folder or archive with the raw files.")
+    ] = None,
+    settings: SetOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Turn raw data into memory-mapped feature shards.
+
+    CORPUS is one of movielens-100k, movielens-1m, movielens-10m, movielens-25m, movielens-32m,
+    movielens-small, movielens-latest, atomic (RecBole's format, your own data too) and synthetic.
+    Without --source, raw files are looked for in $GRAMRUN_RAW, then data/raw, then downloaded.
+
+    Example: gramrun prepare movielens-100k --output data/movielens-100k
+    """
+    from gramrun.preparation import prepare_corpus
+
+    manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
+    sizes = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest["corpus"].items())
+    if not written:
+        typer.echo(f"{output}: up to date ({sizes}); nothing to do")
+        return
+    for name, value in manifest["counts"].items():
+        typer.echo(f"  {name.replace('_', ' ')}: {value:,}")
+    typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config CONFIG --set data.path={output}")
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Option("--config", help="A YAML file; see configs/.")] = None,
+    output: OutputOption = None,
+    settings: SetOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, train nothing.")] = False,
+) -> None:
+    """Train a two-tower model with the configured Gramian estimator.
+
+    With --resume, --config may be left out: the run directory holds it.
+
+    Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
+    """
+    from gramrun import checkpoints, runs
+    from gramrun.config import dump_config
+    from gramrun.data.shards import open_corpus
+    from gramrun.estimate import estimate_resources
+
+    resolved, path = _resolve(config, output, settings or [], resume)
+    if resume:
+        run = runs.resume(path, resolved)
+        corpus = open_corpus(run.config.data.path)
+        trainer = _trainer(run.config, corpus)
+        runs.check_same_data(run, corpus.content_hash)
+        state = checkpoints.load_newest(run)
+        if state is not None:
+            trainer.load_state_dict(state["trainer"])
+        run.truncate_metrics(trainer.step)
+    else:
+        corpus = open_corpus(resolved.data.path)
+        if dry_run:
+            typer.echo(dump_config(resolved), nl=False)
+            for line in estimate_resources(resolved, corpus):
+                typer.echo(line)
+            typer.echo(f"dry run: nothing written; would write {path}")
+            return
+        runs.check_free(path, force=force)
+        trainer = _trainer(resolved, corpus)
+        run = runs.create(path, resolved, corpus.content_hash, force=force)
+    from gramrun.fitting import fit
+
+    last = fit(run, trainer, corpus)
+    result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
+    typer.echo(f"wrote {run.path}: step {last['step']:,}{result}; next: gramrun evaluate {run.path}")
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    split: Annotated[Split, typer.Option(help="Which pairs are to be found.")] = Split.validation,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Right items drawn; the run's config says how many by default.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Rank all right items.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
+
+    Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
+    """
+    from gramrun import runs
+    from gramrun.data.shards import open_corpus
+    from gramrun.fitting import evaluate_run
+
+    opened = runs.open_run(run)
+    corpus = open_corpus(opened.config.data.path)
+    result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
+    runs.record_evaluation(opened, result)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    typer.echo(_describe_evaluation(result))
+    typer.echo(f"wrote {run / runs.EVALUATION}; next: gramrun plot map {run} --output map.png")
+
+
+@app.command("gram-error")
+def gram_error(
+    config: Annotated[Path | None, typer.Option("--config", help="A YAML file; see configs/.")] = None,
+    output: OutputOption = None,
+    settings: SetOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Measure many estimators' Gramian error on one trajectory, against the exact Gramian.
+
+    Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
+    """
+    from gramrun import checkpoints, runs
+    from gramrun import gram_error as room
+    from gramrun.data.shards import open_corpus
+
+    resolved, path = _resolve(config, output, settings or [], resume)
+    if resume:
+        run = runs.resume(path, resolved)
+        corpus = open_corpus(run.config.data.path)
+        runs.check_same_data(run, corpus.content_hash)
+    else:
+        room.check_config(resolved)
+        corpus = open_corpus(resolved.data.path)
+        runs.check_free(path, force=force)
+        run = runs.create(path, resolved, corpus.content_hash, force=force)
+    trainer = _trainer(run.config, corpus)
+    observers = room.Observers(run.config.gram_error.estimators, trainer)
+    if resume and (state := checkpoints.load_newest(run)) is not None:
+        trainer.load_state_dict(state["trainer"])
+        observers.load_state_dict(state["observers"])
+    written = room.watch(run, trainer, observers)
+    typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
+
+
+@app.command()
+def plot(
+    kind: Annotated[PlotKind, typer.Argument(help="Which figure.")],
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; seeds give bands.")],
+    output: Annotated[Path, typer.Option("--output", help="A .png, .svg or .pdf file.")],
+) -> None:
+    """Draw a figure from finished or running runs.
+
+    Example: gramrun plot map runs/movielens-100k/* --output map.png
+    """
+    from gramrun import figures
+
+    written = figures.draw(kind.value, run, output)
+    typer.echo(f"wrote {written}")
+
+
+@app.command()
+def doctor(
+    config: Annotated[Path | None, typer.Option("--config", help="Estimate memory and time for it.")] = None,
+    settings: SetOption = None,
+) -> None:
+    """Say what this machine has, and what a config would need of it.
+
+    Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
+    """
+    from gramrun.config import RunConfig, load_config
+    from gramrun.data.shards import open_corpus
+    from gramrun.estimate import describe_machine, estimate_resources, estimate_time
+
+    for line in describe_machine():
+        typer.echo(line)
+    if config is None:
+        return
+    resolved = load_config(RunConfig, config, settings or [])
+    corpus = open_corpus(resolved.data.path)
+    for line in estimate_resources(resolved, corpus):
+        typer.echo(line)
+    typer.echo(estimate_time(resolved, corpus))
+
+
+def _resolve(
+    config: Path | None, output: Path | None, settings: list[str], resume: bool
+) -> tuple[RunConfig, Path]:
+    """The configuration and the run directory that the options name."""
+    from gramrun import runs
+    from gramrun.config import RunConfig, load_config
+
+    if config is None:
+        if not (resume and output):
+            raise InputError("give --config FILE, or --resume with --output RUN")
+        config = output / runs.CONFIG
+    resolved = load_config(RunConfig, config, settings)
+    return resolved, output or runs.default_path(config, resolved.train.seed)
+
+
+def _trainer(config: RunConfig, corpus: PreparedCorpus) -> Any:
+    from gramrun.training import Trainer
+
+    return Trainer(config, corpus)
+
+
+def _describe_evaluation(result: dict[str, Any]) -> str:
+    low, high = result["ci95"]
+    pool = "all right items" if result["full"] else f"{result['candidates']:,} candidates"
+    lines = [
+        f"{result['split']}: {result['left_items']:,} left items, {pool}, "
+        f"training positives {result['train_positives']}; MAP@10's 95 % interval [{low:.4f}, {high:.4f}]",
+        f"{'':12}{'model':>10}{'popularity':>12}",
+    ]
+    for name in ("map@10", "ndcg@10", "recall@10", "recall@100"):
+        lines.append(f"  {name:10}{result[name]:10.4f}{result['popularity'][name]:12.4f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command line; the only place where errors become messages and exit codes."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        app()
+    except GramrunError as error:
+        _fail(error, " ".join(str(error).split()), error.exit_code)
+    except KeyboardInterrupt as error:
+        _fail(error, "interrupted; nothing half-written was left behind", EXIT_INTERRUPTED)
+    except MemoryError as error:
+        _fail(error, "out of memory; `gramrun doctor --config FILE` estimates what a run needs", EXIT_FAILED)
+
+
+def _fail(error: BaseException, message: str, exit_code: int) -> None:
+    if "--debug" in sys.argv:
+        raise error
+    print(f"gramrun: {message}", file=sys.stderr)
+    raise SystemExit(exit_code)

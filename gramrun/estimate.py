@@ -1,0 +1,96 @@
+"""What a machine has and what a run would need: for ``gramrun doctor`` and ``--dry-run``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from gramrun.config import EstimatorSection, RunConfig
+from gramrun.data.shards import PreparedCorpus
+from gramrun.runs import provenance
+from gramrun.training import Trainer, check_fits, make_model
+
+_TIMED_STEPS = 50
+_OPTIMIZER_COPIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # state floats per parameter, as torch keeps them
+
+
+def describe_machine() -> Iterator[str]:
+    """Versions, processor, threads, GPU and free disk, a line each."""
+    facts = provenance()
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    yield f"python {facts['python']}, {versions}"
+    yield f"platform: {facts['platform']}"
+    threads = f"{facts['host_threads']} threads, of which torch uses {torch.get_num_threads()}"
+    yield f"processor: {facts['processor']}, {threads}"
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none that torch can use"
+    yield f"GPU: {gpu} (gramrun trains on the CPU)"
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        yield f"memory: {_size(memory)}"
+    yield f"disk free here: {_size(shutil.disk_usage(Path.cwd()).free)}"
+    folder = "exists" if Path("data/raw").is_dir() else "is absent"
+    yield f"raw data: GRAMRUN_RAW is {os.environ.get('GRAMRUN_RAW') or 'not set'}; data/raw {folder}"
+
+
+def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[str]:
+    """Sizes, steps and memory of a run, a line each, without training it.
+
+    Raises:
+        ConfigError: when the configuration does not fit the corpus.
+    """
+    check_fits(config, corpus)
+    sizes = corpus.manifest["corpus"]
+    yield (
+        f"corpus: {corpus.name}, {sizes['left_items']:,} × {sizes['right_items']:,} items, "
+        f"{sizes['train_pairs']:,} training pairs"
+    )
+    steps = config.train.total_steps(len(corpus.train))
+    epochs = steps * config.train.batch_size / len(corpus.train)
+    yield f"steps: {steps:,} of batch {config.train.batch_size:,} ({epochs:.2f} epochs)"
+    parameters = sum(p.numel() for p in make_model(config, corpus).parameters())
+    yield f"parameters: {parameters:,}"
+    copies = 1 + _OPTIMIZER_COPIES[config.train.optimizer]
+    caches = cache_bytes(config, config.estimator, corpus)
+    shards = sum(file["bytes"] for file in corpus.manifest["files"].values())
+    total = 4 * parameters * copies + caches + shards
+    yield (
+        f"memory: {_size(total)} = parameters and optimizer {_size(4 * parameters * copies)}, "
+        f"Gramian caches {_size(caches)}, mapped shards {_size(shards)}; "
+        "about 400 MB for python and torch on top"
+    )
+    yield f"disk: {_size(2 * (4 * parameters * copies + caches))} for two checkpoints"
+
+
+def cache_bytes(config: RunConfig, estimator: EstimatorSection, corpus: PreparedCorpus) -> int:
+    """What an estimator's caches occupy: SAGram keeps k floats per population member and side."""
+    if estimator.name != "sagram":
+        return 0
+    if config.train.weighting == "frequency":
+        members = 2 * len(corpus.train)
+    else:
+        members = int((corpus.left_frequency > 0).sum() + (corpus.right_frequency > 0).sum())
+    return 4 * config.model.embedding_dim * members
+
+
+def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:
+    """Time a few real steps and extrapolate, in one line; evaluation comes on top."""
+    trainer = Trainer(config, corpus)
+    total = trainer.total_steps
+    trainer.total_steps = min(total, _TIMED_STEPS)
+    for record in trainer.steps():
+        last = record
+    each = last.train_seconds / last.step
+    minutes = each * total / 60
+    return f"time: {1e3 * each:.1f} ms a step here, {minutes:.1f} minutes for {total:,}, without evaluation"
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,84 @@
+"""Run directories → frames → figures. Reads what runs wrote; never opens a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from gramrun import plotting, runs
+from gramrun.errors import InputError
+
+
+def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
+    """Draw one figure from run directories.
+
+    Args:
+        kind: ``map`` (of training runs), ``gram-error`` or ``trade-off`` (of gram-error runs).
+        paths: run directories; runs that differ only in their seed become one line with a band.
+        output: a .png, .svg or .pdf file.
+
+    Raises:
+        InputError: when a run holds nothing for this figure, or the suffix is another.
+    """
+    match kind:
+        case "map":
+            figure = plotting.map_figure(map_frame(paths), popularity(paths))
+        case "gram-error":
+            figure = plotting.gram_error_figure(gram_error_frame(paths))
+        case "trade-off":
+            figure = plotting.trade_off_figure(gram_error_frame(paths), estimator="SOGram")
+        case _:
+            raise InputError(f"no figure is called {kind}; there are map, gram-error and trade-off")
+    plotting.save(figure, output)
+    return output
+
+
+def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """The MAP@10 curves of training runs: a row for each run, evaluation and split.
+
+    Runs that share an estimator but differ in another setting get that setting in their label.
+
+    Raises:
+        InputError: when a run has no MAP@10 in its metrics.
+    """
+    opened = [runs.open_run(path) for path in paths]
+    frames = []
+    for run, label in zip(opened, runs.labels([run.config for run in opened]), strict=True):
+        metrics = pd.DataFrame(run.metrics())
+        columns = {"validation": "map@10", "train": "train_map@10"}
+        present = {split: column for split, column in columns.items() if column in metrics}
+        if not present:
+            raise InputError(f"{run.path}: no MAP@10 in its {runs.METRICS} yet; let it reach an evaluation")
+        for split, column in present.items():
+            curve = metrics[["step", "epoch", "train_seconds"]].assign(
+                method=label, seed=run.config.train.seed, split=split
+            )
+            frames.append(curve.assign(**{"map@10": metrics[column]}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def popularity(paths: Sequence[Path]) -> dict[str, float]:
+    """Popularity's validation MAP@10, where one of the runs was evaluated."""
+    for path in paths:
+        file = path / runs.EVALUATION
+        if file.exists() and "validation" in (results := runs.read_json(file)):
+            return {"popularity": results["validation"]["popularity"]["map@10"]}
+    return {}
+
+
+def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of every run's ``gram_error.csv``, with the run's seed.
+
+    Raises:
+        InputError: when a run has none.
+    """
+    frames = []
+    for path in paths:
+        run = runs.open_run(path)
+        file = path / "gram_error.csv"
+        if not file.exists():
+            raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
+        frames.append(pd.read_csv(file).assign(seed=run.config.train.seed))
+    return pd.concat(frames, ignore_index=True)

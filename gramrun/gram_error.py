@@ -1,0 +1,163 @@
+"""Many estimators on one fixed trajectory, held against the exact Gramian (paper, Section 4.2).
+
+The configured estimator drives the trajectory θ(1), θ(2), ...; the watching estimators see the same
+parameters and, at equal batch size, the same draws (common random numbers), and never influence it. Every
+m steps the exact Gramians are computed and each estimator's normalised error is written:
+
+    ‖Ĝ(t) − G(θ(t))‖_F / ‖G(θ(t))‖_F
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gramrun import checkpoints
+from gramrun.config import EstimatorSection, RunConfig
+from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
+from gramrun.errors import ConfigError, InputError
+from gramrun.files import disk_errors, new_file
+from gramrun.fitting import progress_bar
+from gramrun.gramian.estimator import GramianEstimator
+from gramrun.gramian.exact import relative_error
+from gramrun.interruption import Interrupted, deferred_interrupt
+from gramrun.runs import Run, now
+from gramrun.training import Trainer, TrainingSide
+
+COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
+CSV = "gram_error.csv"
+
+
+class Observers:
+    """The watching estimators of both sides.
+
+    Args:
+        sections: one estimator each.
+        trainer: whose parameters they watch; caches are started under its current ones.
+    """
+
+    def __init__(self, sections: tuple[EstimatorSection, ...], trainer: Trainer) -> None:
+        self.sections = sections
+        self.trainer = trainer
+        self.sides = (trainer.left, trainer.right)
+        self.estimators = [
+            [trainer.make_estimator(section, side) for section in sections] for side in self.sides
+        ]
+
+    def observe(self) -> None:
+        """Draw and embed one batch a side, and let every estimator see as much of it as its size asks."""
+        largest = max(section.gramian_batch_size for section in self.sections)
+        streams = (LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM)
+        for side, estimators, stream in zip(self.sides, self.estimators, streams, strict=True):
+            members = side.draw(self.trainer.config.train.seed, stream, self.trainer.step, largest)
+            embeddings = side.embed_members(members)
+            for section, estimator in zip(self.sections, estimators, strict=True):
+                self._show(estimator, side, members, embeddings, section.gramian_batch_size)
+
+    def _show(
+        self, estimator: GramianEstimator, side: TrainingSide, members: Tensor, embeddings: Tensor, size: int
+    ) -> None:
+        if estimator.observes_corpus:
+            self.trainer.observe(estimator, side)
+        else:
+            estimator.observe(members[:size], embeddings[:size])
+
+    def errors(self) -> Iterator[dict[str, Any]]:
+        """Each estimator's error on each side, against the exact Gramian of the current parameters."""
+        for side, estimators in zip(self.sides, self.estimators, strict=True):
+            exact = side.exact_gramian()
+            for section, estimator in zip(self.sections, estimators, strict=True):
+                yield {
+                    "estimator": section.family,
+                    "batch_size": section.gramian_batch_size,
+                    "alpha": section.alpha if section.name == "sogram" else None,
+                    "side": side.name,
+                    "error": relative_error(estimator.gramian, exact),
+                }
+
+    def state_dict(self) -> list[list[dict[str, Tensor]]]:
+        """Every estimator's state."""
+        return [[estimator.state_dict() for estimator in estimators] for estimators in self.estimators]
+
+    def load_state_dict(self, state: list[list[dict[str, Tensor]]]) -> None:
+        """Restore `state_dict`'s state.
+
+        Raises:
+            InputError: when it belongs to other estimators.
+        """
+        try:
+            for estimators, states in zip(self.estimators, state, strict=True):
+                for estimator, values in zip(estimators, states, strict=True):
+                    estimator.load_state_dict(values)
+        except (KeyError, ValueError, RuntimeError, TypeError) as error:
+            reason = " ".join(str(error).split())[:160]
+            raise InputError(f"the checkpoint belongs to other gram_error.estimators: {reason}") from None
+
+
+def check_config(config: RunConfig) -> None:
+    """Check that there is something to watch.
+
+    Raises:
+        ConfigError: when ``gram_error.estimators`` is empty or ``gram_error.every`` is 0.
+    """
+    if not config.gram_error.estimators:
+        raise ConfigError("gram_error.estimators is empty; list the estimators that watch the trajectory")
+    if not config.gram_error.every.count:
+        raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
+
+
+def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
+    """Follow the trajectory to its end, writing ``gram_error.csv`` as it goes; return the file.
+
+    Errors are written at step 1, at every multiple of ``gram_error.every`` and at the last step.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM, with the state of trajectory and estimators saved.
+        RunError: when the trajectory breaks down or the disk is full.
+    """
+    config = run.config
+    every = config.gram_error.every.steps(trainer.pairs, config.train.batch_size)
+    path = run.path / CSV
+    _keep_rows(path, trainer.step)
+    run.update_manifest(status="running", threads=torch.get_num_threads())
+    with deferred_interrupt() as interrupted, progress_bar(trainer) as bar:
+        for record in trainer.steps():
+            observers.observe()
+            last = record.step == trainer.total_steps
+            if last or record.step == 1 or record.step % every == 0:
+                place = {"step": record.step, "epoch": record.epoch, "seconds": record.train_seconds}
+                _append_rows(path, [{**place, **error} for error in observers.errors()])
+            bar.update()
+            if last or interrupted():
+                checkpoints.save(run, trainer, observers=observers.state_dict())
+            if interrupted() and not last:
+                run.update_manifest(status="interrupted", stopped=now())
+                raise Interrupted(
+                    f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
+                    f"go on with `gramrun gram-error --output {run.path} --resume`"
+                )
+    run.update_manifest(status="finished", finished=now(), train_seconds=trainer.train_seconds)
+    return path
+
+
+def _append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    with disk_errors(path), path.open("a", encoding="utf-8", newline="") as file:
+        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows)
+
+
+def _keep_rows(path: Path, step: int) -> None:
+    """Start the file with its header, or keep what it holds up to `step`; a torn last line is dropped."""
+    rows: list[dict[str, Any]] = []
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        rows = [row for row in csv.DictReader(whole) if int(row["step"]) <= step]
+    with new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
