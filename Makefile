@@ -1,0 +1,54 @@
+# Each target does all the set-up that it needs, in its own virtual environment (.venv).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATASET ?= movielens-100k
+JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
+
+.PHONY: help setup test test-all smoke reproduce bench lint clean
+
+help:
+	@echo "make reproduce [DATASET=movielens-1m]  raw data to tables and pictures in results/"
+	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
+	@echo "make test-all    the slow checks too"
+	@echo "make smoke       all five commands on a synthetic corpus (under 90 seconds)"
+	@echo "make bench       timings, interleaved, in results/bench/"
+	@echo "make lint        ruff and mypy"
+
+$(BIN)/python:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "gramrun needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+setup: $(VENV)/.installed-dev
+
+reproduce: $(VENV)/.installed
+	$(BIN)/python -m experiments.reproduce --dataset $(DATASET)
+
+smoke: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/smoke.sh
+
+test: $(VENV)/.installed-dev smoke lint
+	$(BIN)/python -m pytest -m "not slow" -n $(JOBS)
+
+test-all: $(VENV)/.installed-dev smoke lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m experiments.step_time
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

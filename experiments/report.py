@@ -1,0 +1,168 @@
+"""RESULTS.md: tables and pictures from the run directories, each with its command, hashes and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.movielens import METHODS, SEEDS, Method, gram_error_path, run_path
+from gramrun import figures, runs
+
+TAIL = 0.2  # Gramian errors are averaged over this last part of the trajectory
+
+
+def write_report(dataset: str, results: Path, seconds: float) -> Path:
+    """Write ``results/RESULTS.md`` from finished runs; return its path."""
+    corpus = runs.read_json(Path("data") / dataset / "manifest.json")
+    first = runs.read_json(run_path(results, METHODS[0], SEEDS[0]) / runs.MANIFEST)
+    parts = [
+        f"# {dataset}: results",
+        _provenance(dataset, corpus, first, seconds),
+        "## Ranking",
+        _protocol(results),
+        *(_table(results, heading) for heading in dict.fromkeys(m.table for m in METHODS)),
+        "![MAP@10, recommended setting](map-recommended.png)",
+        "![MAP@10, the paper's setting](map-paper.png)",
+        "## Gramian error",
+        _gram_error(results),
+        "![Gramian error](gram-error.png)",
+        "![Trade-off over α](trade-off.png)",
+    ]
+    path = results / "RESULTS.md"
+    runs.write_text(path, "\n\n".join(parts) + "\n")
+    return path
+
+
+def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], seconds: float) -> str:
+    sizes = corpus["corpus"]
+    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    verified = "verified against the official checksums" if corpus["origin"]["verified"] else "NOT VERIFIED"
+    return "\n".join(
+        [
+            f"- Command: `make reproduce DATASET={dataset}`; this call took {seconds / 60:.1f} minutes.",
+            f"- Data: {sizes['left_items']:,} users × {sizes['right_items']:,} movies, "
+            f"{sizes['train_pairs']:,} training and {sizes['validation_pairs']:,} validation pairs, {verified}; "
+            f"content hash `{corpus['content_hash'][:16]}`.",
+            f"- Seeds: {', '.join(map(str, SEEDS))} (parameters and batches; the split is the same). "
+            "± is the standard deviation over seeds.",
+            f"- Code: commit `{manifest['git_commit']}`; python {manifest['python']}, {versions}.",
+            f"- Machine: {manifest['processor']}, {manifest['host_threads']} cores, one thread a run, as many "
+            "runs at once as cores; so milliseconds a step are indicative. `make bench` times them interleaved.",
+        ]
+    )
+
+
+def _protocol(results: Path) -> str:
+    example = runs.read_json(run_path(results, METHODS[0], SEEDS[0]) / runs.EVALUATION)["validation"]
+    pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
+    return (
+        f"MAP@10 with the denominator min(10, relevant), ties against the model, {pool}. Validation: "
+        f"{example['left_items']:,} users, training positives excluded. Training: nothing excluded. The last "
+        "column is the 95 % bootstrap interval over users for seed 0, beside which differences are to be read."
+    )
+
+
+def _table(results: Path, heading: str) -> str:
+    methods = [method for method in METHODS if method.table == heading]
+    frames = {method: _measurements(results, method) for method in methods}
+    baseline = frames[methods[0]]["validation"].mean()
+    popularity = runs.read_json(run_path(results, methods[0], SEEDS[0]) / runs.EVALUATION)
+    lines = [
+        f"### {heading}",
+        "",
+        "| method | validation MAP@10 | vs sampling | training MAP@10 | best validation (at step) | ms/step | interval |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for method, frame in frames.items():
+        mean = frame.mean(numeric_only=True)
+        change = f"{100 * (mean['validation'] / baseline - 1):+.1f} %"
+        low, high = frame["interval"].iloc[0]
+        lines.append(
+            f"| {method.label} | {_spread(frame['validation'])} | {change} | {_spread(frame['train'])} "
+            f"| {mean['best']:.4f} ({mean['best_step']:,.0f} of {mean['steps']:,.0f}) "
+            f"| {mean['ms']:.2f} | [{low:.4f}, {high:.4f}] |"
+        )
+    row = {split: popularity[split]["popularity"] for split in ("validation", "train")}
+    low, high = row["validation"]["ci95"]
+    lines.append(
+        f"| popularity | {row['validation']['map@10']:.4f} "
+        f"| {100 * (row['validation']['map@10'] / baseline - 1):+.1f} % | {row['train']['map@10']:.4f} "
+        f"| – | – | [{low:.4f}, {high:.4f}] |"
+    )
+    return "\n".join(lines)
+
+
+def _measurements(results: Path, method: Method) -> pd.DataFrame:
+    rows = []
+    for seed in SEEDS:
+        run = runs.open_run(run_path(results, method, seed))
+        evaluation = runs.read_json(run.path / runs.EVALUATION)
+        curve = pd.DataFrame(run.metrics())
+        best = curve["map@10"].idxmax()
+        rows.append(
+            {
+                "validation": evaluation["validation"]["map@10"],
+                "train": evaluation["train"]["map@10"],
+                "best": curve["map@10"][best],
+                "best_step": curve["step"][best],
+                "steps": curve["step"].iloc[-1],
+                "ms": 1e3 * curve["train_seconds"].iloc[-1] / curve["step"].iloc[-1],
+                "interval": evaluation["validation"]["ci95"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _spread(values: pd.Series) -> str:
+    return f"{values.mean():.4f} ± {values.std():.4f}"
+
+
+def _gram_error(results: Path) -> str:
+    frame = figures.gram_error_frame([gram_error_path(results, seed) for seed in SEEDS])
+    late = frame[frame["step"] > (1 - TAIL) * frame["step"].max()]
+    labels = late["estimator"] + late["alpha"].map(lambda a: "" if pd.isna(a) else f" α={a:g}")
+    means = (
+        late.assign(estimator=labels)
+        .groupby(["estimator", "side", "batch_size", "seed"], sort=False)["error"]
+        .mean()
+    )
+    by_seed = means.groupby(["estimator", "side", "batch_size"], sort=False).agg(["mean", "std"])
+    sizes = sorted(late["batch_size"].unique())
+    columns = [(side, size) for side in ("left", "right") for size in sizes]
+    lines = [
+        f"‖Ĝ − G‖_F / ‖G‖_F, mean over the last {100 * TAIL:.0f} % of one trajectory a seed (driven by batch "
+        f"sampling, {frame['step'].max():,} steps), ± over seeds. Paper, Section 4.2.",
+        "",
+        "| estimator | " + " | ".join(f"{side}, B = {size}" for side, size in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for estimator in dict.fromkeys(labels):
+        cells = [by_seed.loc[(estimator, side, size)] for side, size in columns]
+        lines.append(
+            f"| {estimator} | " + " | ".join(f"{c['mean']:.3f} ± {c['std']:.3f}" for c in cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+def figure_commands(results: Path) -> Sequence[list[str]]:
+    """The ``gramrun plot`` commands of every picture in the report, each as PNG and SVG."""
+    recommended = [m for m in METHODS if m.table == METHODS[0].table and not m.config.startswith("hidden")]
+    paper = [m for m in METHODS if m.table == METHODS[-1].table]
+    trajectories = [str(gram_error_path(results, seed)) for seed in SEEDS]
+
+    def directories(methods: list[Method]) -> list[str]:
+        return [str(run_path(results, method, seed)) for method in methods for seed in SEEDS]
+
+    return [
+        ["plot", kind, *paths, "--output", str(results / f"{name}.{suffix}")]
+        for kind, paths, name in (
+            ("map", directories(recommended), "map-recommended"),
+            ("map", directories(paper), "map-paper"),
+            ("gram-error", trajectories, "gram-error"),
+            ("trade-off", trajectories, "trade-off"),
+        )
+        for suffix in ("png", "svg")
+    ]

@@ -1,0 +1,92 @@
+"""The main job: raw MovieLens → shards → trained runs → evaluations → Gramian errors → pictures → RESULTS.md.
+
+    python -m experiments.reproduce --dataset movielens-100k
+
+Every step is skipped where it is done already, so a second call does only what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from experiments.movielens import DATASETS, METHODS, SEEDS, gram_error_path, run_path
+from experiments.report import figure_commands, write_report
+from experiments.scheduling import Task, gramrun, run_all
+from gramrun import runs
+from gramrun.errors import GramrunError
+
+
+def reproduce(dataset: str, results: Path) -> Path:
+    """Do everything for one data set; return the report's path."""
+    started = time.monotonic()
+    configs, data = Path("configs") / dataset, Path("data") / dataset
+    print(f"1/4 preparing {dataset}", flush=True)
+    print(gramrun(["prepare", dataset, "--output", str(data)]), end="", flush=True)
+
+    # The longest first, so that no core idles at the end.
+    tasks = [
+        Task(
+            "gram-error",
+            configs / "gram-error.yaml",
+            (f"data.path={data}", f"train.seed={seed}"),
+            gram_error_path(results, seed),
+        )
+        for seed in SEEDS
+    ]
+    by_length = sorted(METHODS, key=lambda method: not method.config.startswith(("paper", "hidden")))
+    tasks += [
+        Task(
+            "train",
+            configs / f"{method.config}.yaml",
+            (f"data.path={data}", f"train.seed={seed}", *method.overrides),
+            run_path(results, method, seed),
+        )
+        for method in by_length
+        for seed in SEEDS
+    ]
+    print(f"2/4 training and watching: {len(tasks)} runs", flush=True)
+    run_all(tasks)
+
+    print("3/4 evaluating", flush=True)
+    for task in tasks:
+        if task.command == "train":
+            evaluate(task.output)
+
+    print("4/4 drawing and writing", flush=True)
+    for command in figure_commands(results):
+        gramrun(command)
+    return write_report(dataset, results, time.monotonic() - started)
+
+
+def evaluate(run: Path) -> None:
+    """Evaluate both splits of a run, unless its newest checkpoint was evaluated already."""
+    file = run / runs.EVALUATION
+    known = runs.read_json(file) if file.exists() else {}
+    newest = runs.open_run(run).checkpoints()[-1].stem
+    for split in ("validation", "train"):
+        if split not in known or f"step-{known[split]['step']:09d}" != newest:
+            gramrun(["evaluate", str(run), "--split", split])
+
+
+def main() -> int:
+    """Parse the arguments and run; errors are one line."""
+    parser = argparse.ArgumentParser(description="Reproduce the MovieLens experiments.")
+    parser.add_argument("--dataset", choices=DATASETS, default=DATASETS[0])
+    arguments = parser.parse_args()
+    try:
+        report = reproduce(arguments.dataset, Path("results") / arguments.dataset)
+    except GramrunError as error:
+        print(f"reproduce: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("reproduce: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    print(f"wrote {report}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# All five commands, as a user types them, on a synthetic corpus. Needs gramrun on the PATH.
+set -euo pipefail
+root="$(cd "$(dirname "$0")/.." && pwd)"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+config="$root/configs/synthetic/sogram.yaml"
+
+gramrun prepare synthetic --output data/synthetic
+gramrun prepare synthetic --output data/synthetic | grep -q "nothing to do"
+for estimator in sampling sogram sagram exact; do
+  gramrun train --config "$config" --set "estimator.name=$estimator" --output "runs/$estimator"
+done
+for run in runs/*; do gramrun evaluate "$run"; done
+gramrun evaluate runs/sogram --split train --json | python -c 'import json, sys; assert json.load(sys.stdin)["map@10"] > 0'
+gramrun gram-error --config "$config" --output gram-error
+gramrun plot map runs/* --output map.png
+gramrun plot gram-error gram-error --output gram-error.svg
+gramrun plot trade-off gram-error --output trade-off.pdf
+gramrun doctor --config "$config" > doctor.txt
+for file in map.png gram-error.svg trade-off.pdf gram-error/gram_error.csv doctor.txt; do test -s "$file"; done
+echo "smoke: all commands ran"
