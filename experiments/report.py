@@ -14,13 +14,13 @@ from gramrun import figures, runs
 TAIL = 0.2  # Gramian errors are averaged over this last part of the trajectory
 
 
-def write_report(dataset: str, results: Path, seconds: float) -> Path:
+def write_report(dataset: str, results: Path) -> Path:
     """Write ``results/RESULTS.md`` from finished runs; return its path."""
     corpus = runs.read_json(Path("data") / dataset / "manifest.json")
     first = runs.read_json(run_path(results, METHODS[0], SEEDS[0]) / runs.MANIFEST)
     parts = [
         f"# {dataset}: results",
-        _provenance(dataset, corpus, first, seconds),
+        _provenance(dataset, corpus, first, _core_minutes(results)),
         "## Ranking",
         _protocol(results),
         *(_table(results, heading) for heading in dict.fromkeys(m.table for m in METHODS)),
@@ -36,23 +36,31 @@ def write_report(dataset: str, results: Path, seconds: float) -> Path:
     return path
 
 
-def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], seconds: float) -> str:
+def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], minutes: float) -> str:
     sizes = corpus["corpus"]
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     verified = "verified against the official checksums" if corpus["origin"]["verified"] else "NOT VERIFIED"
     return "\n".join(
         [
-            f"- Command: `make reproduce DATASET={dataset}`; this call took {seconds / 60:.1f} minutes.",
+            f"- Command: `make reproduce DATASET={dataset}`; {minutes:.0f} core-minutes of runs.",
             f"- Data: {sizes['left_items']:,} users × {sizes['right_items']:,} movies, "
-            f"{sizes['train_pairs']:,} training and {sizes['validation_pairs']:,} validation pairs, {verified}; "
-            f"content hash `{corpus['content_hash'][:16]}`.",
+            f"{sizes['train_pairs']:,} training and {sizes['validation_pairs']:,} validation pairs, "
+            f"{verified}; content hash `{corpus['content_hash'][:16]}`.",
             f"- Seeds: {', '.join(map(str, SEEDS))} (parameters and batches; the split is the same). "
             "± is the standard deviation over seeds.",
             f"- Code: commit `{manifest['git_commit']}`; python {manifest['python']}, {versions}.",
-            f"- Machine: {manifest['processor']}, {manifest['host_threads']} cores, one thread a run, as many "
-            "runs at once as cores; so milliseconds a step are indicative. `make bench` times them interleaved.",
+            f"- Machine: {manifest['processor']}, {manifest['host_threads']} cores, one thread a run, "
+            "as many runs at once as cores; so milliseconds a step are rough (`make bench` interleaves).",
         ]
     )
+
+
+def _core_minutes(results: Path) -> float:
+    """What all runs took, evaluation included, summed over cores."""
+    paths = [run_path(results, method, seed) for method in METHODS for seed in SEEDS]
+    seconds = sum(runs.open_run(path).metrics()[-1]["seconds"] for path in paths)
+    trajectories = (runs.open_run(gram_error_path(results, seed)).manifest for seed in SEEDS)
+    return (seconds + sum(manifest["seconds"] for manifest in trajectories)) / 60
 
 
 def _protocol(results: Path) -> str:
@@ -60,8 +68,8 @@ def _protocol(results: Path) -> str:
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (
         f"MAP@10 with the denominator min(10, relevant), ties against the model, {pool}. Validation: "
-        f"{example['left_items']:,} users, training positives excluded. Training: nothing excluded. The last "
-        "column is the 95 % bootstrap interval over users for seed 0, beside which differences are to be read."
+        f"{example['left_items']:,} users, training positives excluded. Training: nothing excluded. The "
+        "last column is the 95 % bootstrap interval over users for seed 0; read differences beside it."
     )
 
 
@@ -73,7 +81,8 @@ def _table(results: Path, heading: str) -> str:
     lines = [
         f"### {heading}",
         "",
-        "| method | validation MAP@10 | vs sampling | training MAP@10 | best validation (at step) | ms/step | interval |",
+        "| method | validation MAP@10 | vs sampling | training MAP@10 "
+        "| best validation (at step) | ms/step | interval |",
         "|---|---|---|---|---|---|---|",
     ]
     for method, frame in frames.items():

@@ -58,7 +58,8 @@ def reproduce(dataset: str, results: Path) -> Path:
     print("4/4 drawing and writing", flush=True)
     for command in figure_commands(results):
         gramrun(command)
-    return write_report(dataset, results, time.monotonic() - started)
+    print(f"this call took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
+    return write_report(dataset, results)
 
 
 def evaluate(run: Path) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gramrun import runs
-from gramrun.config import RunConfig, config_hash, load_config
+from gramrun.config import RunConfig
+from gramrun.config_loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
 from gramrun.errors import GramrunError, RunError
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gramrun.errors import EXIT_FAILED, EXIT_INTERRUPTED, GramrunError, InputError
+from gramrun.errors import EXIT_FAILED, GramrunError, InputError
+from gramrun.interruption import raise_interrupted
 
 if TYPE_CHECKING:
     from gramrun.config import RunConfig
@@ -111,7 +113,7 @@ def train(
     Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
     """
     from gramrun import checkpoints, runs
-    from gramrun.config import dump_config
+    from gramrun.config_loading import dump_config
     from gramrun.data.shards import open_corpus
     from gramrun.estimate import estimate_resources
 
@@ -232,7 +234,8 @@ def doctor(
 
     Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
     """
-    from gramrun.config import RunConfig, load_config
+    from gramrun.config import RunConfig
+    from gramrun.config_loading import load_config
     from gramrun.data.shards import open_corpus
     from gramrun.estimate import describe_machine, estimate_resources, estimate_time
 
@@ -252,7 +255,8 @@ def _resolve(
 ) -> tuple[RunConfig, Path]:
     """The configuration and the run directory that the options name."""
     from gramrun import runs
-    from gramrun.config import RunConfig, load_config
+    from gramrun.config import RunConfig
+    from gramrun.config_loading import load_config
 
     if config is None:
         if not (resume and output):
@@ -284,12 +288,12 @@ def _describe_evaluation(result: dict[str, Any]) -> str:
 def main() -> None:
     """Run the command line; the only place where errors become messages and exit codes."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, raise_interrupted)
     try:
         app()
     except GramrunError as error:
         _fail(error, " ".join(str(error).split()), error.exit_code)
-    except KeyboardInterrupt as error:
-        _fail(error, "interrupted; nothing half-written was left behind", EXIT_INTERRUPTED)
     except MemoryError as error:
         _fail(error, "out of memory; `gramrun doctor --config FILE` estimates what a run needs", EXIT_FAILED)
 

@@ -74,7 +74,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        # numpy reports a short write without an error number.
+        reason = error.strerror or f"the disk is full or a quota used up ({error})"
         raise RunError(f"{path}: cannot be written: {reason}; nothing was left behind") from error
 
 

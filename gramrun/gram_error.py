@@ -10,6 +10,7 @@ m steps the exact Gramians are computed and each estimator's normalised error is
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,8 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     path = run.path / CSV
     _keep_rows(path, trainer.step)
     run.update_manifest(status="running", threads=torch.get_num_threads())
+    seconds_before = run.manifest.get("seconds", 0.0)
+    started = time.perf_counter()
     with deferred_interrupt() as interrupted, progress_bar(trainer) as bar:
         for record in trainer.steps():
             observers.observe()
@@ -136,12 +139,14 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
             if last or interrupted():
                 checkpoints.save(run, trainer, observers=observers.state_dict())
             if interrupted() and not last:
-                run.update_manifest(status="interrupted", stopped=now())
+                seconds = seconds_before + time.perf_counter() - started
+                run.update_manifest(status="interrupted", stopped=now(), seconds=seconds)
                 raise Interrupted(
                     f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
                     f"go on with `gramrun gram-error --output {run.path} --resume`"
                 )
-    run.update_manifest(status="finished", finished=now(), train_seconds=trainer.train_seconds)
+    seconds = seconds_before + time.perf_counter() - started
+    run.update_manifest(status="finished", finished=now(), seconds=seconds)
     return path
 
 

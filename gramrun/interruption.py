@@ -7,14 +7,24 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 from gramrun.errors import EXIT_INTERRUPTED, GramrunError
 
 
 class Interrupted(GramrunError):
-    """The user stopped a run; its state is saved."""
+    """The user stopped a command; whatever can be resumed is saved."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+def raise_interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    """A signal handler for everything that is not resumable: clean up on the way out, and say so.
+
+    Raises:
+        Interrupted: always; unlike `KeyboardInterrupt`, it passes through the command line's framework.
+    """
+    raise Interrupted("interrupted; nothing half-written was left behind")
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gramrun.config import PrepareConfig, load_config
+from gramrun.config import PrepareConfig
+from gramrun.config_loading import load_config
 from gramrun.data import atomic, movielens, shards, sources, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles

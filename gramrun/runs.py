@@ -21,7 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gramrun.config import RunConfig, config_hash, dump_config, load_config
+from gramrun.config import RunConfig
+from gramrun.config_loading import config_hash, dump_config, load_config
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file, new_folder
 

@@ -1,0 +1,194 @@
+"""Configurations from YAML files and dotted overrides, validated in one place.
+
+An unknown key is an error that names the key's path, the file and line, and the nearest valid key. An
+override (``--set estimator.alpha=0.01``) is parsed as YAML and goes through the same validation.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from gramrun.config import Interval, Section
+from gramrun.errors import ConfigError
+
+Config = TypeVar("Config", bound=Section)
+
+
+def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """Read, override and validate a configuration.
+
+    Args:
+        kind: `RunConfig` or `PrepareConfig`.
+        file: a YAML file, or None for the defaults.
+        overrides: ``dotted.key=value`` settings, applied in order; values are parsed as YAML.
+
+    Raises:
+        ConfigError: one line that names the key, the place and the remedy.
+    """
+    values: Any = {}
+    lines: dict[tuple[str, ...], int] = {}
+    if file is not None:
+        values, lines = _read_yaml(file)
+    sources: dict[tuple[str, ...], str] = {path: f"{file} line {line}" for path, line in lines.items()}
+    for override in overrides:
+        path = _apply_override(values, override)
+        sources[path] = f"--set {override}"
+        for depth in range(1, len(path)):
+            sources.setdefault(path[:depth], f"--set {override}")  # a section that the override opened
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_describe(error, kind, sources, file)) from None
+
+
+def config_hash(config: Section) -> str:
+    """The first 16 hex digits of the SHA-256 of the resolved configuration."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def dump_config(config: Section) -> str:
+    """The resolved configuration as YAML; `load_config` reads it back to an equal one."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Interval):
+            return str(value)
+        if isinstance(value, Section):
+            return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+        if isinstance(value, tuple):
+            return [plain(item) for item in value]
+        return str(value) if isinstance(value, Path) else value
+
+    return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+
+
+def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file; configs shipped with gramrun lie in configs/") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read as UTF-8 text: {error}") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{file}{where}: not valid YAML: {problem}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file}: must hold sections such as 'data:' and 'train:', and holds none")
+    lines: dict[tuple[str, ...], int] = {}
+    _collect_lines(node, (), lines, file)
+    return values, lines
+
+
+def _collect_lines(
+    node: yaml.Node | None, path: tuple[str, ...], lines: dict[tuple[str, ...], int], file: Path
+) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            child = (*path, str(key.value))
+            if child in lines:
+                raise ConfigError(
+                    f"{file} line {key.start_mark.line + 1}: {'.'.join(child)} is given twice "
+                    f"(first on line {lines[child]}); keep one"
+                )
+            lines[child] = key.start_mark.line + 1
+            _collect_lines(value, child, lines, file)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value in enumerate(node.value):
+            lines[(*path, str(position))] = value.start_mark.line + 1
+            _collect_lines(value, (*path, str(position)), lines, file)
+
+
+def _apply_override(values: dict[str, Any], override: str) -> tuple[str, ...]:
+    """Write one ``dotted.key=value`` into `values` in place; return the key's path."""
+    key, equals, text = override.partition("=")
+    path = tuple(key.strip().split("."))
+    if not equals or not all(path):
+        raise ConfigError(f"--set {override}: must look like section.key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {override}: the value is not valid YAML") from None
+    target: Any = values
+    for depth, name in enumerate(path[:-1]):
+        if isinstance(target, list):
+            if not name.isdigit() or int(name) >= len(target):
+                raise ConfigError(f"--set {override}: {'.'.join(path[:depth])} has no entry {name}")
+            target = target[int(name)]
+            continue
+        if not isinstance(target.get(name), dict | list):
+            target[name] = {}
+        target = target[name]
+    if isinstance(target, list):
+        raise ConfigError(f"--set {override}: give the whole list, or an entry's key")
+    if value is not None and (alternative := _ALTERNATIVES.get(path)):
+        target.pop(alternative, None)  # the override replaces the file's choice instead of contradicting it
+    target[path[-1]] = value
+    return path
+
+
+# Keys of which exactly one is given.
+_ALTERNATIVES: dict[tuple[str, ...], str] = {("train", "steps"): "epochs", ("train", "epochs"): "steps"}
+
+
+def _describe(
+    error: ValidationError, kind: type[Section], sources: dict[tuple[str, ...], str], file: Path | None
+) -> str:
+    """One line for the first problem, and how many more there are."""
+    # A mistyped section is also a missing one; the typo is what the user can see.
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    first = problems[0]
+    path = tuple(str(part) for part in first["loc"])
+    dotted = ".".join(path)
+    where = next(
+        (sources[path[:depth]] for depth in range(len(path), 0, -1) if path[:depth] in sources),
+        str(file) if file else "the configuration",
+    )
+    if first["type"] == "extra_forbidden":
+        message = f"{where}: unknown key {dotted}{_nearest(kind, path)}"
+    elif first["type"] in ("model_type", "model_attributes_type"):
+        message = f"{where}: {dotted} must be a section with keys of its own, not {first['input']!r}"
+    elif first["type"] == "missing":
+        message = f"{where}: {dotted} is missing"
+    else:
+        reason = str(first["msg"]).removeprefix("Value error, ")
+        given = first.get("input")
+        shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
+        message = f"{where}: {dotted}: {reason[0].lower() + reason[1:]}{shown}"
+    more = len(problems) - 1
+    return message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
+
+
+def keys_of(kind: type[Section]) -> dict[str, Any]:
+    """Every dotted key of a configuration, with its pydantic field; lists count as one key."""
+    keys: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section) and inner is not Interval:
+            keys.update({f"{name}.{key}": value for key, value in keys_of(inner).items()})
+        else:
+            keys[name] = field
+    return keys
+
+
+def _nearest(kind: type[Section], path: tuple[str, ...]) -> str:
+    """Name the most similar valid key: first by its last part, so that a wrong section is found too."""
+    valid = list(keys_of(kind))
+    sections = list(kind.model_fields)
+    dotted = ".".join(path)
+    same_name = [key for key in valid if key.rsplit(".", 1)[-1] == path[-1]]
+    candidates = valid + sections if len(path) > 1 else sections + valid
+    close = difflib.get_close_matches(dotted, candidates, n=1, cutoff=0.6) or same_name
+    return f"; did you mean {close[0]}?" if close else f"; valid sections are {', '.join(sections)}"

@@ -1,0 +1,51 @@
+"""Fixtures that several rooms share: a small prepared corpus and a config that trains on it in moments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gramrun.config import RunConfig
+from gramrun.config_loading import load_config
+from gramrun.data import shards, synthetic
+
+CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
+
+
+@pytest.fixture(scope="session")
+def corpus_path(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "synthetic"
+    corpus = synthetic.generate(
+        left_items=120, right_items=80, pairs_per_left_item=12, rank=4, popularity_exponent=0.8, seed=0
+    )
+    shards.write_corpus(
+        corpus, path, validation_fraction=0.2, split_seed=0, origin={"fingerprint": "", "verified": True}
+    )
+    return path
+
+
+@pytest.fixture
+def corpus(corpus_path):
+    return shards.open_corpus(corpus_path)
+
+
+@pytest.fixture
+def make_config(corpus_path):
+    """Make a config for the small corpus; overrides as on the command line."""
+
+    def make(*overrides: str) -> RunConfig:
+        small = (
+            f"data.path={corpus_path}",
+            "train.steps=40",
+            "train.batch_size=64",
+            "estimator.gramian_batch_size=32",
+            "evaluation.every=20",
+            "gram_error.every=10",
+            "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, alpha: 0.1, "
+            "gramian_batch_size: 64}, {name: sagram, beta: 1/n, gramian_batch_size: 64}, {name: sagram, "
+            "beta: 1, gramian_batch_size: 64}, {name: exact}]",
+        )
+        return load_config(RunConfig, CONFIG, [*small, *overrides])
+
+    return make

@@ -1,0 +1,291 @@
+"""The real `main` at toy size: what a user types, what is printed, and the exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gramrun import cli
+
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "configs" / "synthetic" / "sogram.yaml"
+SMALL = [
+    "--set",
+    "train.steps=40",
+    "--set",
+    "train.batch_size=64",
+    "--set",
+    "estimator.gramian_batch_size=32",
+]
+
+
+@pytest.fixture
+def gramrun(tmp_path, monkeypatch, capsys):
+    """Run one command in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAMRUN_RAW", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gramrun", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def trained(gramrun, corpus_path):
+    """A finished run of the small corpus."""
+    arguments = ["train", "--config", CONFIG, "--set", f"data.path={corpus_path}", *SMALL, "--output", "run"]
+    assert gramrun(*arguments)[0] == 0
+    return arguments
+
+
+def test_the_commands_in_order(gramrun, tmp_path):
+    code, out, _ = gramrun("prepare", "synthetic", "--output", "data/synthetic")
+    assert code == 0
+    assert out.splitlines()[-1].startswith(
+        "wrote data/synthetic: 600 left items, 400 right items, 12,000 pairs"
+    )
+    code, out, _ = gramrun("prepare", "synthetic", "--output", "data/synthetic")
+    assert (code, "up to date" in out) == (0, True)
+    code, out, _ = gramrun("train", "--config", CONFIG, *SMALL)
+    assert code == 0
+    run = Path("runs/synthetic/sogram-seed0")
+    assert out.startswith(f"wrote {run}: step 40")
+    assert out.strip().endswith(f"next: gramrun evaluate {run}")
+    code, out, _ = gramrun("evaluate", run)
+    assert code == 0
+    assert "popularity" in out
+    code, out, _ = gramrun("evaluate", run, "--json", "--candidates", "100")
+    assert json.loads(out)["candidates"] == 100
+    code, out, _ = gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "g")
+    assert (code, (tmp_path / "g" / "gram_error.csv").exists()) == (0, True)
+    for kind, source, suffix in (("map", run, "png"), ("gram-error", "g", "svg"), ("trade-off", "g", "pdf")):
+        code, out, _ = gramrun("plot", kind, source, "--output", f"figure.{suffix}")
+        assert (code, out) == (0, f"wrote figure.{suffix}\n")
+        assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
+    code, out, _ = gramrun("doctor", "--config", CONFIG)
+    assert code == 0
+    assert "memory:" in out
+    assert "ms a step here" in out
+
+
+def test_dry_run_writes_nothing(gramrun, corpus_path, tmp_path):
+    code, out, _ = gramrun(
+        "train", "--config", CONFIG, "--set", f"data.path={corpus_path}", "--output", "r", "--dry-run"
+    )
+    assert code == 0
+    assert "parameters: 1,632" in out  # 120 + 80 items and 4 tags, 8 wide, and nothing dense
+    assert not any(tmp_path.iterdir())
+
+
+def test_existing_runs(gramrun, trained):
+    code, _, err = gramrun(*trained)
+    assert code == 2
+    assert err == "gramrun: run: exists already; continue it with --resume or replace it with --force\n"
+    assert gramrun(*trained, "--force")[0] == 0
+    assert gramrun("train", "--output", "run", "--resume")[0] == 0
+    longer = [a if a != "train.steps=40" else "train.steps=50" for a in map(str, trained)]
+    code, out, _ = gramrun(*longer, "--resume")
+    assert (code, "step 50" in out) == (0, True)
+
+
+def test_gram_error_resumes(gramrun, corpus_path):
+    arguments = [
+        "gram-error",
+        "--config",
+        CONFIG,
+        "--set",
+        f"data.path={corpus_path}",
+        *SMALL,
+        "--output",
+        "g",
+    ]
+    assert gramrun(*arguments)[0] == 0
+    first = Path("g/gram_error.csv").read_text()
+    assert gramrun("gram-error", "--output", "g", "--resume")[0] == 0
+    assert Path("g/gram_error.csv").read_text() == first
+
+
+BAD = {
+    "a config that is absent": (["train", "--config", "absent.yaml"], "absent.yaml: no such file"),
+    "no config": (["train"], "give --config FILE, or --resume with --output RUN"),
+    "a typo": (["train", "--config", CONFIG, "--set", "estimator.alpah=1"], "did you mean estimator.alpha?"),
+    "α outside (0, 1]": (
+        ["train", "--config", CONFIG, "--set", "estimator.alpha=2"],
+        "less than or equal to 1",
+    ),
+    "λ < 0": (["train", "--config", CONFIG, "--set", "train.gravity=-1"], "greater than or equal to 0"),
+    "data that is absent": (["train", "--config", CONFIG], "data/synthetic: no prepared corpus here"),
+    "an unknown corpus": (
+        ["prepare", "movielens-1k", "--output", "x"],
+        "no corpus is called movielens-1k; there are",
+    ),
+    "a source that is absent": (
+        ["prepare", "movielens-100k", "--output", "x", "--source", "nowhere"],
+        "--source nowhere",
+    ),
+    "atomic without source": (["prepare", "atomic", "--output", "x"], "atomic needs --source"),
+    "synthetic with source": (
+        ["prepare", "synthetic", "--output", "x", "--source", "y"],
+        "leave --source out",
+    ),
+    "a run that is none": (["evaluate", "."], "not a run directory"),
+    "a plot of nothing": (["plot", "map", ".", "--output", "x.png"], "not a run directory"),
+    "an unknown option": (["train", "--confg", "x"], "No such option"),
+    "an unknown figure": (["plot", "mapp", ".", "--output", "x.png"], "is not one of"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_exit_2_and_writes_nothing(gramrun, tmp_path, name):
+    arguments, message = BAD[name]
+    code, _, err = gramrun(*arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not any(tmp_path.iterdir())
+
+
+def test_errors_of_gramrun_are_one_line(gramrun):
+    for arguments, message in BAD.values():
+        _, _, err = gramrun(*arguments)
+        if err.startswith("gramrun:"):
+            assert err.count("\n") == 1, message
+
+
+def test_plots_that_cannot_be(gramrun, trained):
+    assert "end its name in .png, .svg or .pdf" in gramrun("plot", "map", "run", "--output", "x.gif")[2]
+    code, _, err = gramrun("plot", "gram-error", "run", "--output", "x.png")
+    assert (code, "no gram_error.csv" in err) == (2, True)
+
+
+def test_batch_larger_than_the_corpus(gramrun, corpus_path, tmp_path):
+    code, _, err = gramrun(
+        "train",
+        "--config",
+        CONFIG,
+        "--set",
+        f"data.path={corpus_path}",
+        "--set",
+        "train.batch_size=5000",
+        "--output",
+        "r",
+    )
+    assert code == 2
+    assert "train.batch_size is 5000" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_prepared_folder_is_protected(gramrun, tmp_path):
+    assert gramrun("prepare", "synthetic", "--output", "d")[0] == 0
+    other = ["prepare", "synthetic", "--output", "d", "--set", "synthetic.seed=1"]
+    code, _, err = gramrun(*other)
+    assert (code, "replace it with --force" in err) == (2, True)
+    assert gramrun(*other, "--force")[0] == 0
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_text("x")
+    code, _, err = gramrun("prepare", "synthetic", "--output", "photos", "--force")
+    assert (code, "exists and is no prepared corpus" in err) == (2, True)
+    assert (tmp_path / "photos" / "a.jpg").exists()
+
+
+def test_own_pairs_through_atomic_files(gramrun, tmp_path):
+    (tmp_path / "mine").mkdir()
+    rows = "".join(f"u{i % 7}\ti{i % 11}\n" for i in range(77))
+    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\n" + rows)
+    code, out, _ = gramrun("prepare", "atomic", "--source", "mine", "--output", "d")
+    assert (code, "7 left items, 11 right items, 77 pairs" in out) == (0, True)
+
+
+def test_debug_shows_the_traceback(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["gramrun", "--debug", "evaluate", "."])
+    with pytest.raises(Exception, match="not a run directory"):
+        cli.main()
+
+
+def shell(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_is_fast_and_imports_no_torch():
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        answer = shell("-X", "importtime", "-m", "gramrun", "--help")
+        times.append(time.perf_counter() - started)
+        assert answer.returncode == 0
+    imported = {line.rsplit("|", 1)[-1].strip() for line in answer.stderr.splitlines()}
+    assert not imported & {"torch", "pandas", "numpy", "matplotlib", "pydantic"}
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "gram-error", "plot", "doctor"])
+def test_every_command_has_help_with_an_example(gramrun, command):
+    code, out, _ = gramrun(command, "--help")
+    assert (code, f"Example: gramrun {command}" in out) == (0, True)
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_resume_in_a_real_process(corpus_path, tmp_path, signal_number):
+    settings = [f"data.path={corpus_path}", "train.steps=3000", "train.batch_size=64",
+                "estimator.gramian_batch_size=32", "evaluation.every=1000"]  # fmt: skip
+    arguments = ["-m", "gramrun", "train", "--config", str(CONFIG), "--output", "r"]
+    arguments += [part for setting in settings for part in ("--set", setting)]
+    process = subprocess.Popen([sys.executable, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    for _ in range(600):
+        if metrics.exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal_number)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, err
+    assert "state saved; go on with `gramrun train --output r --resume`" in err
+    done = shell("-m", "gramrun", "train", "--output", "r", "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    straight = shell(*[a if a != "r" else "s" for a in arguments], cwd=tmp_path)
+    assert straight.returncode == 0, straight.stderr
+    curves = [
+        [
+            (r["step"], r["map@10"])
+            for r in map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        ]
+        for name in ("r", "s")
+    ]
+    assert curves[0] == curves[1]
+
+
+def test_ctrl_c_while_preparing_leaves_nothing(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gramrun", "prepare", "synthetic", "--output", "d", "--set", "synthetic.left_items=200000",
+         "--set", "synthetic.right_items=2000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    assert (process.returncode, "interrupted" in err) == (130, True)
+    assert "Traceback" not in err
+    assert not os.listdir(tmp_path)
+
+
+def test_a_real_full_disk(tmp_path):
+    """A file size limit is a disk that fills at that size; only root could mount a small one."""
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)); import sys; sys.argv = ['gramrun', 'prepare', 'synthetic', '--output', 'd']; from gramrun.cli import main; main()"
+    answer = shell("-c", limit, cwd=tmp_path)
+    assert answer.returncode == 1, answer.stderr
+    assert answer.stderr.startswith("gramrun: d: cannot be written: ")
+    assert answer.stderr.count("\n") == 1
+    assert not os.listdir(tmp_path)

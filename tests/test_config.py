@@ -1,0 +1,164 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from gramrun.config import Interval, PrepareConfig, RunConfig
+from gramrun.config_loading import config_hash, dump_config, keys_of, load_config
+from gramrun.errors import ConfigError
+from gramrun.gramian import ESTIMATOR_NAMES
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TEXT = """\
+data:
+  path: data/x
+estimator:
+  name: sogram
+  alpha: 0.1
+train:
+  epochs: 2
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_overrides_are_applied_in_order(file):
+    config = load_config(
+        RunConfig, file, ["estimator.alpha=0.5", "estimator.alpha=0.25", "model.hidden=[8, 4]"]
+    )
+    assert config.estimator.alpha == 0.25
+    assert config.model.hidden == (8, 4)
+
+
+def test_steps_and_epochs_replace_each_other(file):
+    config = load_config(RunConfig, file, ["train.steps=7"])
+    assert (config.train.steps, config.train.epochs) == (7, None)
+    back = load_config(RunConfig, file, ["train.steps=7", "train.epochs=3"])
+    assert (back.train.steps, back.train.epochs) == (None, 3)
+
+
+def test_dump_reads_back_to_the_same(file, tmp_path):
+    config = load_config(
+        RunConfig, file, ["evaluation.every=2 epochs", "estimator.beta=1/n", "train.checkpoint_every=50"]
+    )
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(dump_config(config))
+    assert load_config(RunConfig, copy) == config
+    assert config_hash(load_config(RunConfig, copy)) == config_hash(config)
+    assert config_hash(load_config(RunConfig, copy, ["train.seed=1"])) != config_hash(config)
+
+
+def test_configs_are_frozen(file):
+    with pytest.raises(ValidationError):
+        load_config(RunConfig, file).train.seed = 3
+
+
+BAD_OVERRIDES = {
+    "estimater.alpha=1": "--set estimater.alpha=1: unknown key estimater; did you mean estimator?",
+    "estimator.alpah=1": "--set estimator.alpah=1: unknown key estimator.alpah; did you mean estimator.alpha?",
+    "alpha=1": "--set alpha=1: unknown key alpha; did you mean estimator.alpha?",
+    "estimator.alpha=0": "--set estimator.alpha=0: estimator.alpha: input should be greater than 0 (given: 0)",
+    "estimator.alpha=1.5": "estimator.alpha: input should be less than or equal to 1 (given: 1.5)",
+    "estimator.alpha=x": "estimator.alpha: input should be a valid number",
+    "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram' or 'exact'",
+    "train.gravity=-1": "train.gravity: input should be greater than or equal to 0 (given: -1)",
+    "train.batch_size=0": "train.batch_size: input should be greater than or equal to 1",
+    "train.epochs=null": "give exactly one of train.epochs and train.steps",
+    "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
+    "model.skip=true": "skip: true needs hidden layers",
+    "data=3": "data must be a section with keys of its own, not 3",
+    "nonsense": "--set nonsense: must look like section.key=value",
+    "train.seed=[": "--set train.seed=[: the value is not valid YAML",
+    "gram_error.estimators.0.alpha=1": "has no entry 0",
+}
+
+
+@pytest.mark.parametrize("override", BAD_OVERRIDES)
+def test_bad_overrides_are_one_line(file, override):
+    with pytest.raises(ConfigError) as caught:
+        load_config(RunConfig, file, ["gram_error.estimators=[]", override])
+    assert BAD_OVERRIDES[override] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+BAD_FILES = {
+    "typo": (
+        TEXT.replace("alpha", "alpah"),
+        "line 5: unknown key estimator.alpah; did you mean estimator.alpha?",
+    ),
+    "section typo": (TEXT.replace("train:", "trian:"), "line 6: unknown key trian; did you mean train?"),
+    "wrong type": (
+        TEXT.replace("epochs: 2", "epochs: two"),
+        "line 7: train.epochs: input should be a valid number",
+    ),
+    "missing section": ("data: {path: x}\ntrain: {epochs: 1}\n", "estimator is missing"),
+    "twice": (TEXT + "  epochs: 3\n", "line 8: train.epochs is given twice (first on line 7)"),
+    "not YAML": (TEXT + "  [", "not valid YAML"),
+    "empty": ("", "must hold sections"),
+    "a list": ("- 1\n", "must hold sections"),
+    "nested list": (
+        TEXT + "gram_error:\n  estimators:\n    - {name: sogram}\n    - {name: sogram, alpha: 7}\n",
+        "line 11: gram_error.estimators.1.alpha",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_one_line_with_file_and_line(tmp_path, name):
+    text, expected = BAD_FILES[name]
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(RunConfig, path)
+    assert expected in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_binary_files(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(RunConfig, tmp_path / "absent.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
+        load_config(RunConfig, tmp_path / "b.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "expected"),
+    [
+        ("500", 10_000, 500),
+        ("1 epoch", 10_000, 10),
+        ("0.5 epochs", 10_000, 5),
+        ("0", 10_000, 0),
+        ("1 epoch", 10, 1),
+    ],
+)
+def test_intervals(text, pairs, expected):
+    assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
+
+
+def test_estimator_names_are_those_of_the_package():
+    annotation = keys_of(RunConfig)["estimator.name"].annotation
+    assert set(annotation.__args__) == set(ESTIMATOR_NAMES)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_shipped_configs_are_valid(path):
+    config = load_config(RunConfig, path)
+    assert config.data.path == Path("data") / path.parent.name
+    if path.stem.startswith("paper"):
+        assert not config.model.skip, "the skip path is not the paper's"
+        assert config.train.weighting == "frequency"
+
+
+def test_prepare_has_its_own_keys():
+    assert load_config(PrepareConfig, None, ["split.seed=3"]).split.seed == 3
+    with pytest.raises(ConfigError, match="did you mean split.seed"):
+        load_config(PrepareConfig, None, ["split.sed=3"])
+    with pytest.raises(ConfigError, match="pairs_per_left_item cannot exceed right_items"):
+        load_config(PrepareConfig, None, ["synthetic.right_items=5"])

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+
+from gramrun.baselines.popularity import popularity_embeddings
+from gramrun.config import EvaluationSection
+from gramrun.evaluation import evaluate_embeddings, evaluate_popularity
+
+
+def one_hot_scores(scores):
+    """Embeddings whose inner products are any given score matrix."""
+    return torch.eye(scores.shape[0]), torch.from_numpy(scores.T.astype(np.float32))
+
+
+def known(corpus, split):
+    matrix = np.zeros((corpus.left.items, corpus.right.items), dtype=bool)
+    matrix[corpus.pairs(split).left, corpus.pairs(split).right] = True
+    return matrix
+
+
+def test_the_perfect_model_scores_one_and_the_worst_scores_nothing(corpus):
+    for split in ("validation", "train"):
+        truth = known(corpus, split).astype(float)
+        best = evaluate_embeddings(*one_hot_scores(truth), corpus, split, EvaluationSection())
+        worst = evaluate_embeddings(*one_hot_scores(-truth), corpus, split, EvaluationSection())
+        assert best["map@10"] == best["ndcg@10"] == best["recall@100"] == 1
+        assert worst["map@10"] < 0.01
+
+
+def test_training_positives_are_taken_out_of_validation(corpus):
+    """A model that puts every training positive on top loses nothing on the validation split."""
+    truth = known(corpus, "validation") + 2.0 * known(corpus, "train")
+    assert (
+        evaluate_embeddings(*one_hot_scores(truth), corpus, "validation", EvaluationSection())["map@10"] == 1
+    )
+
+
+def test_map_by_hand(corpus):
+    """All left items, scores by seeded noise, MAP@10 by its definition in plain Python."""
+    scores = np.random.default_rng(0).normal(size=(corpus.left.items, corpus.right.items))
+    relevant, excluded = known(corpus, "validation"), known(corpus, "train")
+    precisions = []
+    for x in range(corpus.left.items):
+        if not relevant[x].any():
+            continue
+        order = sorted(
+            (y for y in range(corpus.right.items) if not excluded[x, y]), key=lambda y: -scores[x, y]
+        )
+        hits, total = 0, 0.0
+        for rank, y in enumerate(order[:10], start=1):
+            if relevant[x, y]:
+                hits += 1
+                total += hits / rank
+        precisions.append(total / min(10, relevant[x].sum()))
+    result = evaluate_embeddings(*one_hot_scores(scores), corpus, "validation", EvaluationSection())
+    assert result["map@10"] == pytest.approx(np.mean(precisions))
+    assert result["left_items"] == len(precisions)
+
+
+def test_a_constant_predictor_gets_no_more_than_chance(corpus):
+    left, right = torch.ones(corpus.left.items, 1), torch.ones(corpus.right.items, 1)
+    constant = evaluate_embeddings(left, right, corpus, "validation", EvaluationSection())["map@10"]
+    scores = np.random.default_rng(1).normal(size=(corpus.left.items, corpus.right.items))
+    chance = evaluate_embeddings(*one_hot_scores(scores), corpus, "validation", EvaluationSection())["map@10"]
+    assert constant < chance
+
+
+def test_candidates_are_shared_seeded_and_joined_by_the_own_positives(corpus):
+    truth = known(corpus, "validation").astype(float)
+    few = EvaluationSection(candidates=5)
+    result = evaluate_embeddings(*one_hot_scores(truth), corpus, "validation", few)
+    assert (result["candidates"], result["full"], result["map@10"]) == (5, False, 1)
+    again = evaluate_embeddings(*one_hot_scores(-truth), corpus, "validation", few)
+    assert again["candidate_hash"] == result["candidate_hash"]
+    other = evaluate_embeddings(
+        *one_hot_scores(truth), corpus, "validation", EvaluationSection(candidates=5, seed=1)
+    )
+    assert other["candidate_hash"] != result["candidate_hash"]
+    assert evaluate_embeddings(*one_hot_scores(truth), corpus, "validation", few, full=True)["full"]
+
+
+def test_sampled_left_items_keep_the_candidates(corpus):
+    scores = one_hot_scores(np.random.default_rng(2).normal(size=(corpus.left.items, corpus.right.items)))
+    everyone = evaluate_embeddings(*scores, corpus, "validation", EvaluationSection(candidates=40))
+    some = evaluate_embeddings(*scores, corpus, "validation", EvaluationSection(candidates=40, left_items=50))
+    assert (some["left_items"], everyone["left_items"] > 50) == (50, True)
+    assert some["candidate_hash"] == everyone["candidate_hash"]
+    assert some["map@10"] != everyone["map@10"]
+
+
+def test_popularity_recommends_by_training_frequency(corpus):
+    left, right = popularity_embeddings(3, np.array([2, 0, 5], dtype=np.int32))
+    assert (left @ right.T).tolist() == [[2, 0, 5]] * 3
+    frequency = np.bincount(corpus.train.right, minlength=corpus.right.items)
+    scores = np.tile(frequency, (corpus.left.items, 1))
+    expected = evaluate_embeddings(*one_hot_scores(scores), corpus, "validation", EvaluationSection())
+    got = evaluate_popularity(corpus, "validation", EvaluationSection())
+    assert got["map@10"] == expected["map@10"]

@@ -1,0 +1,256 @@
+import json
+import os
+
+import pytest
+import torch
+
+from gramrun import checkpoints, runs
+from gramrun.config_loading import dump_config
+from gramrun.errors import ConfigError, InputError, RunError
+from gramrun.fitting import evaluate_run, fit
+from gramrun.interruption import Interrupted
+from gramrun.training import Trainer
+
+
+def start(path, config, corpus, **options):
+    return runs.create(path, config, corpus.content_hash, **options)
+
+
+def run_to_the_end(path, config, corpus):
+    run = start(path, config, corpus)
+    fit(run, Trainer(config, corpus), corpus)
+    return run
+
+
+def test_a_finished_run_holds_everything(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
+    assert sorted(os.listdir(run.path)) == ["checkpoints", "config.yaml", "manifest.json", "metrics.jsonl"]
+    assert [p.name for p in run.checkpoints()] == ["step-000000030.pt", "step-000000040.pt"]
+    records = run.metrics()
+    assert [r["step"] for r in records] == [20, 40]
+    assert {"epoch", "seconds", "train_seconds", "loss", "gravity", "map@10", "train_map@10"} <= set(
+        records[0]
+    )
+    manifest = run.manifest
+    assert manifest["status"] == "finished"
+    assert manifest["data_hash"] == corpus.content_hash
+    assert {
+        "command",
+        "versions",
+        "git_commit",
+        "seed",
+        "threads",
+        "config_hash",
+        "started",
+        "finished",
+    } <= set(manifest)
+    assert runs.open_run(run.path).config == run.config
+
+
+def test_existing_directories_are_never_overwritten(tmp_path, make_config, corpus):
+    config = make_config()
+    run = start(tmp_path / "r", config, corpus)
+    (run.path / "note.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match="exists already; continue it with --resume or replace it with --force"
+    ):
+        start(run.path, config, corpus)
+    start(run.path, config, corpus, force=True)
+    assert not (run.path / "note.txt").exists()
+    other = tmp_path / "photos"
+    other.mkdir()
+    (other / "a.jpg").write_text("x")
+    with pytest.raises(InputError, match="is not a run directory, so --force will not replace it"):
+        start(other, config, corpus, force=True)
+    (tmp_path / "empty").mkdir()
+    start(tmp_path / "empty", config, corpus)
+
+
+def test_places_that_are_no_run(tmp_path):
+    with pytest.raises(InputError, match="not a run directory"):
+        runs.open_run(tmp_path)
+    with pytest.raises(InputError, match=r"manifest\.json: missing"):
+        runs.read_json(tmp_path / "manifest.json")
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        runs.read_json(tmp_path / "manifest.json")
+
+
+def test_resume_may_lengthen_and_nothing_else(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    with pytest.raises(ConfigError, match=r"may change only train\.epochs or train\.steps"):
+        runs.resume(run.path, make_config("estimator.alpha=0.5"))
+    longer = runs.resume(run.path, make_config("train.steps=60"))
+    trainer = Trainer(longer.config, corpus)
+    trainer.load_state_dict(checkpoints.load_newest(longer)["trainer"])
+    fit(longer, trainer, corpus)
+    straight = run_to_the_end(tmp_path / "s", make_config("train.steps=60"), corpus)
+    timeless = [
+        [{k: v for k, v in r.items() if "seconds" not in k} for r in x.metrics()] for x in (longer, straight)
+    ]
+    # The 40-step run wrote its last record at 40, which is also where evaluation.every=20 falls.
+    assert timeless[0] == timeless[1]
+    assert runs.open_run(run.path).config.train.steps == 60
+
+
+def test_resume_on_other_data_is_refused(tmp_path, make_config, corpus):
+    run = start(tmp_path / "r", make_config(), corpus)
+    with pytest.raises(InputError, match="holds another corpus than the one"):
+        runs.check_same_data(run, "0" * 64)
+
+
+def test_interruption_saves_and_resume_ends_like_a_straight_run(tmp_path, make_config, corpus, monkeypatch):
+    config = make_config()
+    straight = run_to_the_end(tmp_path / "straight", config, corpus)
+    run = start(tmp_path / "r", config, corpus)
+    trainer = Trainer(config, corpus)
+    original = trainer.steps
+
+    def interrupted_at_25():
+        for record in original():
+            if record.step == 25:
+                os.kill(os.getpid(), 2)
+            yield record
+
+    monkeypatch.setattr(trainer, "steps", interrupted_at_25)
+    with pytest.raises(
+        Interrupted, match=r"interrupted at step 25 of 40, state saved; go on with .*--resume"
+    ):
+        fit(run, trainer, corpus)
+    assert run.manifest["status"] == "interrupted"
+    resumed = Trainer(config, corpus)
+    resumed.load_state_dict(checkpoints.load_newest(run)["trainer"])
+    assert resumed.step == 25
+    run.truncate_metrics(resumed.step)
+    fit(run, resumed, corpus)
+    assert [r["map@10"] for r in run.metrics()] == [r["map@10"] for r in straight.metrics()]
+    assert run.manifest["status"] == "finished"
+
+
+def test_a_torn_checkpoint_is_skipped_with_a_warning(tmp_path, make_config, corpus, caplog):
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=20"), corpus)
+    older, newest = run.checkpoints()
+    newest.write_bytes(newest.read_bytes()[:1000])
+    assert checkpoints.load_newest(run)["trainer"]["step"] == 20
+    assert f"{newest}: torn or damaged checkpoint" in caplog.text
+    older.write_bytes(b"")
+    with pytest.raises(InputError, match="none of its 2 checkpoints is whole"):
+        checkpoints.load_newest(run)
+    with pytest.raises(InputError, match="no such checkpoint"):
+        checkpoints.load(tmp_path / "absent.pt")
+
+
+def test_checkpoints_run_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/owned",)
+
+    torch.save({"schema_version": 1, "trainer": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(InputError, match="torn or damaged"):
+        checkpoints.load(tmp_path / "evil.pt")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_newer_checkpoint_schema_is_refused(tmp_path):
+    torch.save({"schema_version": 2}, tmp_path / "c.pt")
+    with pytest.raises(InputError, match="checkpoint schema 2; this gramrun reads 1"):
+        checkpoints.load(tmp_path / "c.pt")
+
+
+def test_nan_stops_with_the_last_good_checkpoint(tmp_path, make_config, corpus):
+    config = make_config(
+        "train.optimizer=sgd", "train.learning_rate=1e4", "train.checkpoint_every=1", "train.steps=200"
+    )
+    run = start(tmp_path / "r", config, corpus)
+    with pytest.raises(
+        RunError, match=r"lower train.learning_rate.*; the last good checkpoint is .*step-\d+\.pt"
+    ):
+        fit(run, Trainer(config, corpus), corpus)
+    assert run.manifest["status"] == "failed"
+    state = checkpoints.load_newest(run)
+    assert all(torch.isfinite(t).all() for t in state["trainer"]["model"].values())
+
+
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path, make_config, corpus):
+    run = start(tmp_path / "r", make_config(), corpus)
+    trainer = Trainer(run.config, corpus)
+    next(iter(trainer.model.parameters())).data[0] = float("nan")
+    with pytest.raises(RunError, match="is not finite"):
+        checkpoints.save(run, trainer)
+    assert not run.checkpoints()
+
+
+def test_a_torn_metrics_line_is_left_out(tmp_path, make_config, corpus):
+    run = start(tmp_path / "r", make_config(), corpus)
+    for step in (1, 2, 3):
+        run.append_metrics({"step": step})
+    with (run.path / runs.METRICS).open("a") as file:
+        file.write('{"step": 4, "lo')
+    assert [r["step"] for r in run.metrics()] == [1, 2, 3]
+    run.truncate_metrics(2)
+    assert [r["step"] for r in run.metrics()] == [1, 2]
+    assert (run.path / runs.METRICS).read_text().endswith("\n")
+
+
+def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    result = evaluate_run(run, corpus, "validation")
+    assert result["map@10"] == run.metrics()[-1]["map@10"]
+    expected = {
+        "map@10", "map@10_relevant", "recall@10", "recall@100", "ndcg@10", "left_items", "candidates",
+        "train_positives", "ci95", "seconds", "candidate_hash", "popularity",
+    }  # fmt: skip
+    assert expected <= set(json.loads(json.dumps(result)))
+    assert result["train_positives"] == "excluded"
+    assert result["ci95"][0] <= result["map@10"] <= result["ci95"][1]
+    train = evaluate_run(run, corpus, "train", candidates=30)
+    assert train["train_positives"] == "included"
+    assert (train["candidates"], train["full"]) == (30, False)
+    assert evaluate_run(run, corpus, "train", candidates=30, full=True)["full"]
+    runs.record_evaluation(run, result)
+    runs.record_evaluation(run, train)
+    assert set(runs.read_json(run.path / runs.EVALUATION)) == {"validation", "train"}
+
+
+def test_evaluating_an_untrained_run_is_refused(tmp_path, make_config, corpus):
+    run = start(tmp_path / "r", make_config(), corpus)
+    with pytest.raises(InputError, match="has no checkpoint yet; train it first"):
+        evaluate_run(run, corpus, "validation")
+
+
+def test_a_disk_that_fills_is_one_line_and_keeps_the_last_checkpoint(
+    tmp_path, make_config, corpus, monkeypatch
+):
+    config = make_config("train.checkpoint_every=10")
+    run = start(tmp_path / "r", config, corpus)
+    saved, original = [], torch.save
+
+    def full(state, path, *args, **kwargs):
+        saved.append(path)
+        original(state, path)
+        if len(saved) == 3:
+            path.write_bytes(path.read_bytes()[:100])
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(RunError, match="No space left on device.*the last good checkpoint is"):
+        fit(run, Trainer(config, corpus), corpus)
+    monkeypatch.undo()
+    assert checkpoints.load_newest(run)["trainer"]["step"] == 20
+    assert not [p for p in (run.path / "checkpoints").iterdir() if "partial" in p.name]
+
+
+def test_labels_say_what_differs(make_config):
+    base, seed, alpha, gravity = (
+        make_config(*o) for o in ([], ["train.seed=4"], ["estimator.alpha=0.5"], ["train.gravity=3"])
+    )
+    assert runs.labels([base, seed]) == ["SOGram α=0.1", "SOGram α=0.1"]
+    assert runs.labels([base, alpha]) == ["SOGram α=0.1", "SOGram α=0.5"]
+    assert runs.labels([base, gravity]) == ["SOGram α=0.1, gravity 10.0", "SOGram α=0.1, gravity 3.0"]
+
+
+def test_config_survives_the_run_directory(tmp_path, make_config, corpus):
+    config = make_config("estimator.beta=1/n", "evaluation.every=0.5 epochs")
+    run = start(tmp_path / "r", config, corpus)
+    assert (run.path / "config.yaml").read_text() == dump_config(config)
+    assert runs.open_run(run.path).config == config

@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+import torch
+
+from gramrun.errors import ConfigError, InputError, RunError
+from gramrun.gramian.surrogate import gravity_surrogate
+from gramrun.training import Trainer, embed_all
+
+VARIANTS = {
+    "sampling": ["estimator.name=sampling"],
+    "sogram": ["estimator.name=sogram"],
+    "sag": ["estimator.name=sagram", "estimator.beta=1/n", "train.weighting=frequency"],
+    "saga": ["estimator.name=sagram", "estimator.beta=1"],
+    "exact": ["estimator.name=exact"],
+    "hidden": ["model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01"],
+    "adam": ["train.optimizer=adam", "train.learning_rate=0.01"],
+}
+
+
+def parameters(trainer):
+    return [p.detach().clone() for p in trainer.model.parameters()]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_same_seed_same_bits(make_config, corpus, variant):
+    first, second = (Trainer(make_config(*VARIANTS[variant]), corpus) for _ in range(2))
+    records = [[(r.step, r.epoch, r.loss, r.gravity) for r in t.steps()] for t in (first, second)]
+    assert records[0] == records[1]
+    assert all(torch.equal(a, b) for a, b in zip(parameters(first), parameters(second), strict=True))
+    other = Trainer(make_config(*VARIANTS[variant], "train.seed=1"), corpus)
+    assert [r.loss for r in other.steps()] != [r[2] for r in records[0]]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_interrupted_runs_equal_straight_ones_bit_for_bit(make_config, corpus, variant, tmp_path):
+    config = make_config(*VARIANTS[variant])
+    straight = Trainer(config, corpus)
+    losses = [r.loss for r in straight.steps()]
+    for cut in (1, 17, 39):
+        first = Trainer(config, corpus)
+        before = []
+        for record in first.steps():
+            before.append(record.loss)
+            if record.step == cut:
+                break
+        torch.save(first.state_dict(), tmp_path / "state.pt")
+        resumed = Trainer(config, corpus)
+        resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+        after = [r.loss for r in resumed.steps()]
+        assert before + after == losses
+        assert all(torch.equal(a, b) for a, b in zip(parameters(straight), parameters(resumed), strict=True))
+
+
+def test_training_lowers_the_exact_objective(make_config, corpus):
+    """f + λ⟨G_u, G_v⟩ over the whole training split, before and after, for every estimator."""
+
+    def objective(trainer):
+        u, v = embed_all(trainer.model, corpus)
+        pairs = (u[corpus.train.left] * v[corpus.train.right]).sum(1)
+        gramians = trainer.left.exact_gramian(), trainer.right.exact_gramian()
+        gravity = float((gramians[0] * gramians[1]).sum())
+        return float((pairs - 1).square().mean()) + trainer.config.train.gravity * gravity
+
+    for variant in ("sampling", "sogram", "sag", "saga", "exact", "hidden"):
+        trainer = Trainer(make_config(*VARIANTS[variant], "train.steps=300"), corpus)
+        start = objective(trainer)
+        for _ in trainer.steps():
+            pass
+        assert objective(trainer) < 0.8 * start
+
+
+@pytest.mark.parametrize("weighting", ["frequency", "uniform"])
+def test_one_step_is_its_literal_gradient(make_config, corpus, weighting):
+    """θ − η ∇[mean (⟨u,v⟩ − 1)² + λ ĝ] with Gramians from the batch B, all written out."""
+    config = make_config(
+        "train.optimizer=sgd",
+        "train.learning_rate=0.5",
+        "estimator.name=sampling",
+        f"train.weighting={weighting}",
+    )
+    trainer = Trainer(config, corpus)
+    expected = Trainer(config, corpus)
+    gramians = []
+    for side in (expected.left, expected.right):
+        members = side.draw(0, side.stream, 0, 32)
+        rows = [side.embed(side.population.member_items[m][None].long())[0].detach() for m in members]
+        gramians.append(sum(torch.outer(e, e) for e in rows) / len(rows))
+    pairs = np.random.default_rng((0, 2, 0)).permutation(len(corpus.train))[:64]
+    total = 0
+    for pair in pairs:
+        left, right = int(corpus.train.left[pair]), int(corpus.train.right[pair])
+        u = expected.model.left_embeddings(torch.tensor([left]))[0]
+        v = expected.model.right_embeddings(torch.tensor([right]))[0]
+        if weighting == "frequency":
+            wu = wv = 1.0
+        else:
+            n = len(corpus.train)
+            wu = n / int((corpus.left_frequency > 0).sum()) / int(corpus.left_frequency[left])
+            wv = n / int((corpus.right_frequency > 0).sum()) / int(corpus.right_frequency[right])
+        gravity = wu * (u @ gramians[1] @ u) + wv * (v @ gramians[0] @ v)
+        total = total + ((u @ v - 1) ** 2 + config.train.gravity * gravity) / len(pairs)
+    total.backward()
+    next(iter(trainer.steps()))
+    for got, start in zip(trainer.model.parameters(), expected.model.parameters(), strict=True):
+        want = start.detach() - 0.5 * (start.grad.to_dense() if start.grad.is_sparse else start.grad)
+        torch.testing.assert_close(got.detach(), want, rtol=1e-4, atol=1e-6)
+
+
+def test_ratings_can_be_the_target(make_config, corpus):
+    with pytest.raises(ConfigError, match="carry no target; set train.target: one"):
+        Trainer(make_config("train.target=value"), corpus)
+
+
+def test_gramian_batches_do_not_touch_the_gradient_batches(make_config, corpus):
+    small, large = (
+        Trainer(make_config("train.gravity=0", f"estimator.gramian_batch_size={b}"), corpus) for b in (8, 128)
+    )
+    assert [r.loss for r in small.steps()] == [r.loss for r in large.steps()]
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("train.batch_size=100000", "train.batch_size is 100000"),
+        ("estimator.gramian_batch_size=100000", "estimator.gramian_batch_size is 100000"),
+        ("gram_error.estimators.1.gramian_batch_size=100000", "gram_error.estimators.1.gramian_batch_size"),
+    ],
+)
+def test_batches_larger_than_the_corpus_are_refused(make_config, corpus, override, key):
+    with pytest.raises(ConfigError, match=f"{key}.* has only {len(corpus.train)} training pairs"):
+        Trainer(make_config(override), corpus)
+
+
+def test_a_diverging_run_stops_with_its_reason(make_config, corpus):
+    trainer = Trainer(
+        make_config("train.optimizer=sgd", "train.learning_rate=1e6", "train.steps=200"), corpus
+    )
+    with pytest.raises(RunError, match=r"step \d+: the objective is (nan|inf).*lower train.learning_rate"):
+        for _ in trainer.steps():
+            pass
+
+
+def test_a_checkpoint_of_another_model_is_refused(make_config, corpus):
+    state = Trainer(make_config(), corpus).state_dict()
+    for override in ("model.embedding_dim=9", "estimator.name=sagram", "model.hidden=[4]"):
+        with pytest.raises(InputError, match="belongs to another model or method"):
+            Trainer(make_config(override), corpus).load_state_dict(state)
+
+
+def test_surrogate_takes_its_gramians_as_constants():
+    u, v = torch.randn(4, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    gramian = torch.eye(3, requires_grad=True)
+    gravity_surrogate(u, v, gramian, gramian).backward()
+    assert gramian.grad is None
+    torch.testing.assert_close(u.grad, 2 * u.detach() / 4)
+
+
+def test_evaluation_does_not_disturb_training(make_config, corpus):
+    watched, alone = (Trainer(make_config(), corpus) for _ in range(2))
+    losses = []
+    for record in watched.steps():
+        embed_all(watched.model, corpus)
+        torch.rand(3)
+        losses.append(record.loss)
+    assert losses == [r.loss for r in alone.steps()]
+
+
+def test_loss_trace_has_not_moved(make_config, corpus):
+    """A change of this trace means that old runs cannot be reproduced: say so in the changelog."""
+    trainer = Trainer(make_config("train.steps=10"), corpus)
+    assert [r.loss for r in trainer.steps()] == pytest.approx(LOSS_TRACE, abs=2e-3)
+
+
+LOSS_TRACE = [1.009, 0.899, 0.942, 0.822, 0.726, 0.748, 0.695, 0.712, 0.693, 0.769]
