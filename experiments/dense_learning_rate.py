@@ -4,9 +4,9 @@
 
 Hypothesis. Under Adagrad the first steps of every weight have size η and, in a dense layer, one common
 direction (the mean gradient, which pulls all scores towards the target). After T steps a dense weight has
-drifted by about 2 η √T in that direction; where this exceeds its initial scale √(2 / fan-in), the layer
-is dominated by one rank-one term and all embeddings point one way. The tables are not hurt: a row meets
-few pairs, and its own ones.
+drifted by up to 2 η √T in that direction; where this is comparable to its initial scale √(2 / fan-in),
+the common direction dominates the layer and all embeddings point one way. The tables are not hurt: a row
+meets few pairs, and its own ones.
 
 What is measured, for several dense rates at one table rate: validation MAP@10; the effective rank of the
 right Gramian (its participation ratio (tr G)² / ‖G‖², 1 for a rank-one G and at most k); the share of the

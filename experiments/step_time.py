@@ -1,4 +1,4 @@
-"""Time per training step: every estimator, and a plain PyTorch step of the same model, in one interleaved run.
+"""Time per training step: every estimator beside a plain PyTorch step of the same model, interleaved.
 
     python -m experiments.step_time [--dataset movielens-1m] [--rounds 15]
 
@@ -11,6 +11,7 @@ round, so a machine whose speed drifts does not favour anyone.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class PlainTower(nn.Module):
         self.tables = nn.ModuleList(nn.EmbeddingBag(size, width, mode="sum", sparse=True) for size in sizes)
         widths = [width * len(sizes), *hidden, out]
         layers: list[nn.Module] = []
-        for a, b in zip(widths, widths[1:], strict=False):
+        for a, b in itertools.pairwise(widths):
             layers += [nn.Linear(a, b), nn.ReLU()]
         self.dense = nn.Sequential(*layers[:-1]) if hidden else None
 

@@ -8,7 +8,7 @@ arXiv:1807.07187). Where each item of the paper lives:
     Equation 4                 the Gramians, and their footnote     gramrun.gramian.exact, .population
     Equations 5 and 8          gravity and its surrogate ĝ          gramrun.gramian.surrogate
     Algorithm 1, equation 9    SAGram                               gramrun.gramian.sagram
-    Algorithm 2, equation 10   SOGram                               gramrun.gramian.sogram
+    Algorithm 2, equation 11   SOGram                               gramrun.gramian.sogram
     Section 3.3                batch sampling in Gramian form       gramrun.gramian.sampling
     Propositions 1, 2, 3, 5    proofs by enumeration                tests/gramian/test_theorems.py
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches

@@ -54,7 +54,7 @@ class Interval(Section):
 class DataSection(Section):
     """Where the prepared corpus lies."""
 
-    path: Path
+    path: Path = Field(description="a folder that `gramrun prepare` wrote")
 
 
 class ModelSection(Section):
@@ -78,13 +78,15 @@ class ModelSection(Section):
 class EstimatorSection(Section):
     """The Gramian estimator (`gramrun.gramian`)."""
 
-    name: Literal["sampling", "sogram", "sagram", "exact"]
+    name: Literal["sampling", "sogram", "sagram", "exact"] = Field(
+        description="the method; exact recomputes the Gramians at every step"
+    )
     alpha: float = Field(0.01, gt=0, le=1, description="SOGram's Gramian learning rate")
     beta: Annotated[Literal["1/n", "1"], BeforeValidator(_beta)] = Field(
         "1", description="SAGram's form: 1/n (SAG, biased, PSD) or 1 (SAGA, unbiased)"
     )
     project: bool = Field(True, description="project SAGA estimates onto the PSD cone")
-    gramian_batch_size: int = Field(1024, ge=1, description="|B|, the batch that updates the Gramians")
+    gramian_batch_size: int = Field(1024, ge=1, description="size of B, which updates the Gramians")
 
     @property
     def family(self) -> str:
@@ -104,16 +106,18 @@ class TrainSection(Section):
 
     epochs: float | None = Field(None, gt=0, description="passes over the training pairs; or steps")
     steps: int | None = Field(None, ge=1, description="gradient steps; or epochs")
-    batch_size: int = Field(1024, ge=1, description="|B'|, the batch that carries the gradient")
+    batch_size: int = Field(1024, ge=1, description="size of B', which carries the gradient")
     gravity: float = Field(1.0, ge=0, description="λ, the weight of the gravity term")
     weighting: Literal["frequency", "uniform"] = Field(
         "frequency", description="Gramians over pairs (the paper) or over distinct items (its footnote 4)"
     )
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
-    optimizer: Literal["adagrad", "adam", "sgd"] = "adagrad"
+    optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
-    checkpoint_every: Interval = Interval(count=0, unit="steps")
+    checkpoint_every: Interval = Field(
+        Interval(count=0, unit="steps"), description="0: only at the end, and when interrupted"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
 
     @model_validator(mode="after")
@@ -130,17 +134,22 @@ class TrainSection(Section):
 class EvaluationSection(Section):
     """The ranking protocol (`gramrun.evaluation`)."""
 
-    every: Interval = Interval(count=1, unit="epochs")
+    every: Interval = Field(Interval(count=1, unit="epochs"), description="0: only at the end")
     candidates: int = Field(50_000, ge=1, description="right items drawn uniformly; all if there are fewer")
     left_items: int | None = Field(None, ge=1, description="left items drawn for scoring; null for all")
-    splits: tuple[Literal["validation", "train"], ...] = Field(("validation", "train"), min_length=1)
+    splits: tuple[Literal["validation", "train"], ...] = Field(
+        ("validation", "train"), min_length=1, description="measured while training"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="draws candidates, left items and the bootstrap")
 
 
 class GramErrorSection(Section):
     """What ``gramrun gram-error`` watches along the trajectory."""
 
-    every: Interval = Interval(count=100, unit="steps")
+    every: Interval = Field(
+        Interval(count=100, unit="steps"),
+        description="how often errors are measured; step 1 and the last too",
+    )
     estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that watch the trajectory")
 
 
@@ -158,19 +167,19 @@ class RunConfig(Section):
 class SplitSection(Section):
     """The train/validation split (`gramrun.data.split`)."""
 
-    validation_fraction: float = Field(0.2, gt=0, lt=1)
-    seed: int = Field(0, ge=0, lt=2**32)
+    validation_fraction: float = Field(0.2, gt=0, lt=1, description="expected share of validation pairs")
+    seed: int = Field(0, ge=0, lt=2**32, description="another seed gives an independent split")
 
 
 class SyntheticSection(Section):
     """The planted corpus (`gramrun.data.synthetic`)."""
 
-    left_items: int = Field(600, ge=2)
-    right_items: int = Field(400, ge=2)
-    pairs_per_left_item: int = Field(20, ge=1)
-    rank: int = Field(8, ge=1)
+    left_items: int = Field(600, ge=2, description="how many left items")
+    right_items: int = Field(400, ge=2, description="how many right items")
+    pairs_per_left_item: int = Field(20, ge=1, description="links of each left item")
+    rank: int = Field(8, ge=1, description="planted dimension, and number of tags")
     popularity_exponent: float = Field(0.8, ge=0, description="Zipf exponent of the right items")
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
 
     @model_validator(mode="after")
     def _enough_right_items(self) -> SyntheticSection:

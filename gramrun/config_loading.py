@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from gramrun.config import Interval, Section
 from gramrun.errors import ConfigError
@@ -58,16 +59,18 @@ def config_hash(config: Section) -> str:
 def dump_config(config: Section) -> str:
     """The resolved configuration as YAML; `load_config` reads it back to an equal one."""
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Interval):
-            return str(value)
-        if isinstance(value, Section):
-            return {name: plain(getattr(value, name)) for name in type(value).model_fields}
-        if isinstance(value, tuple):
-            return [plain(item) for item in value]
-        return str(value) if isinstance(value, Path) else value
+    return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
 
-    return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+
+def _plain(value: Any) -> Any:
+    """A value as YAML writes it."""
+    if isinstance(value, Interval):
+        return str(value)
+    if isinstance(value, Section):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
@@ -171,9 +174,9 @@ def _describe(
     return message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
 
 
-def keys_of(kind: type[Section]) -> dict[str, Any]:
+def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
     """Every dotted key of a configuration, with its pydantic field; lists count as one key."""
-    keys: dict[str, Any] = {}
+    keys: dict[str, FieldInfo] = {}
     for name, field in kind.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section) and inner is not Interval:
@@ -192,3 +195,44 @@ def _nearest(kind: type[Section], path: tuple[str, ...]) -> str:
     candidates = valid + sections if len(path) > 1 else sections + valid
     close = difflib.get_close_matches(dotted, candidates, n=1, cutoff=0.6) or same_name
     return f"; did you mean {close[0]}?" if close else f"; valid sections are {', '.join(sections)}"
+
+
+def documented_keys(kind: type[Section]) -> str:
+    """A Markdown table of every key: its type and range, its default, what it is."""
+    lines = ["| key | values | default | what it is |", "|---|---|---|---|"]
+    for key, field in keys_of(kind).items():
+        default = "**required**" if field.is_required() else f"`{_plain(field.default)}`"
+        lines.append(f"| `{key}` | {_values(field)} | {default} | {field.description or ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(field: FieldInfo) -> str:
+    """The type of a field, its choices or its range, in words."""
+    signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+    limits = [
+        f"{sign} {getattr(item, name)}"
+        for item in field.metadata
+        for name, sign in signs.items()
+        if getattr(item, name, None) is not None
+    ]
+    return ", ".join([_type_name(field.annotation), *limits])
+
+
+def _type_name(annotation: Any) -> str:
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if get_origin(annotation) is Annotated:
+        return _type_name(arguments[0])
+    if get_origin(annotation) is tuple:
+        return f"list of {_type_name(arguments[0])}"
+    if arguments:
+        return " or ".join("null" if part is type(None) else _type_name(part) for part in arguments)
+    names = {
+        Interval: "steps, or like `1 epoch`",
+        Path: "path",
+        int: "whole number",
+        float: "number",
+        bool: "true, false",
+    }
+    return names.get(annotation, f"{annotation.__name__.removesuffix('Section').lower()} sections")

@@ -47,7 +47,10 @@ def evaluate_embeddings(
         full: rank all right items, whatever ``settings.candidates`` says.
 
     Returns:
-        A JSON-ready record; `docs/evaluation.md` describes each field.
+        A JSON-ready record: ``map@10`` (denominator min(10, relevant)) and its bootstrap interval ``ci95``
+        over left items, ``map@10_relevant`` (denominator relevant), ``recall@10``, ``recall@100``,
+        ``ndcg@10``; ``left_items`` and ``candidates`` (how many), ``full`` (whether these are all right
+        items), ``train_positives`` (excluded or included), ``candidate_hash``, ``seconds``.
     """
     started = time.perf_counter()
     left_items, relevant = _group(corpus.pairs(split))

@@ -1,4 +1,4 @@
-"""Batch negative sampling in Gramian form, the paper's baseline (Section 3.3, equation 11).
+"""Batch negative sampling in Gramian form, the paper's baseline (Section 3.3, equation 15).
 
     Ĝ = (1/|B|) sum_{b in B} u_b ⊗ u_b
 

@@ -1,4 +1,4 @@
-"""SOGram, the Stochastic Online Gramian (paper, Algorithm 2 and equation 10).
+"""SOGram, the Stochastic Online Gramian (paper, Algorithm 2 and equation 11).
 
     Ĝ(t) = (1 − α) Ĝ(t−1) + α (1/|B|) sum_{b in B} u_b ⊗ u_b,      Ĝ(0) = 0
 
