@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,9 @@ def write_report(dataset: str, results: Path) -> Path:
 def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], minutes: float) -> str:
     sizes = corpus["corpus"]
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
-    verified = "verified against the official checksums" if corpus["origin"]["verified"] else "NOT VERIFIED"
+    verified = {True: "verified against the official checksums", False: "NOT VERIFIED", None: "made"}[
+        corpus["origin"].get("verified")
+    ]
     return "\n".join(
         [
             f"- Command: `make reproduce DATASET={dataset}`; {minutes:.0f} core-minutes of runs.",
@@ -156,22 +157,20 @@ def _gram_error(results: Path) -> str:
     return "\n".join(lines)
 
 
-def figure_commands(results: Path) -> Sequence[list[str]]:
-    """The ``gramrun plot`` commands of every picture in the report, each as PNG and SVG."""
+def draw_figures(results: Path) -> None:
+    """Draw every picture of the report as PNG and SVG, as ``gramrun plot`` does."""
     recommended = [m for m in METHODS if m.table == METHODS[0].table and not m.config.startswith("hidden")]
     paper = [m for m in METHODS if m.table == METHODS[-1].table]
-    trajectories = [str(gram_error_path(results, seed)) for seed in SEEDS]
+    trajectories = [gram_error_path(results, seed) for seed in SEEDS]
 
-    def directories(methods: list[Method]) -> list[str]:
-        return [str(run_path(results, method, seed)) for method in methods for seed in SEEDS]
+    def directories(methods: list[Method]) -> list[Path]:
+        return [run_path(results, method, seed) for method in methods for seed in SEEDS]
 
-    return [
-        ["plot", kind, *paths, "--output", str(results / f"{name}.{suffix}")]
-        for kind, paths, name in (
-            ("map", directories(recommended), "map-recommended"),
-            ("map", directories(paper), "map-paper"),
-            ("gram-error", trajectories, "gram-error"),
-            ("trade-off", trajectories, "trade-off"),
-        )
-        for suffix in ("png", "svg")
-    ]
+    for kind, paths, name in (
+        ("map", directories(recommended), "map-recommended"),
+        ("map", directories(paper), "map-paper"),
+        ("gram-error", trajectories, "gram-error"),
+        ("trade-off", trajectories, "trade-off"),
+    ):
+        for suffix in ("png", "svg"):
+            figures.draw(kind, paths, results / f"{name}.{suffix}")

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 from experiments.movielens import DATASETS, METHODS, SEEDS, gram_error_path, run_path
-from experiments.report import figure_commands, write_report
+from experiments.report import draw_figures, write_report
 from experiments.scheduling import Task, gramrun, run_all
 from gramrun import runs
+from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.errors import GramrunError
+from gramrun.fitting import evaluate_run
 
 
 def reproduce(dataset: str, results: Path) -> Path:
@@ -51,25 +53,25 @@ def reproduce(dataset: str, results: Path) -> Path:
     run_all(tasks)
 
     print("3/4 evaluating", flush=True)
+    corpus = open_corpus(data)
     for task in tasks:
         if task.command == "train":
-            evaluate(task.output)
+            evaluate(task.output, corpus)
 
     print("4/4 drawing and writing", flush=True)
-    for command in figure_commands(results):
-        gramrun(command)
+    draw_figures(results)
     print(f"this call took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
     return write_report(dataset, results)
 
 
-def evaluate(run: Path) -> None:
+def evaluate(path: Path, corpus: PreparedCorpus) -> None:
     """Evaluate both splits of a run, unless its newest checkpoint was evaluated already."""
-    file = run / runs.EVALUATION
+    run = runs.open_run(path)
+    file = path / runs.EVALUATION
     known = runs.read_json(file) if file.exists() else {}
-    newest = runs.open_run(run).checkpoints()[-1].stem
     for split in ("validation", "train"):
-        if split not in known or f"step-{known[split]['step']:09d}" != newest:
-            gramrun(["evaluate", str(run), "--split", split])
+        if split not in known or run.checkpoint_path(known[split]["step"]) != run.checkpoints()[-1]:
+            runs.record_evaluation(run, evaluate_run(run, corpus, split))
 
 
 def main() -> int:

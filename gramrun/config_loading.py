@@ -58,7 +58,6 @@ def config_hash(config: Section) -> str:
 
 def dump_config(config: Section) -> str:
     """The resolved configuration as YAML; `load_config` reads it back to an equal one."""
-
     return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +17,17 @@ from gramrun.errors import InputError, RunError
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success sync it and move it into place.
 
-    On any exception, Ctrl-C included, the temporary file is removed and `path` is untouched.
+    On any exception, Ctrl-C included, the temporary file is removed and `path` is untouched. What a killed
+    process left behind is removed by the next one that writes the same file.
 
     Raises:
         RunError: when the disk is full or the folder cannot be written.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_orphans(path)
         # The suffix stays last: writers choose their format by it.
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
         try:
             yield temporary
             with temporary.open("rb+") as file:
@@ -39,19 +41,21 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`; on success move it into place, replacing `path`.
 
-    On any exception the temporary folder is removed and `path` is untouched.
+    On any exception the temporary folder is removed and `path` is untouched. What a killed process left
+    behind is removed by the next one that writes the same folder.
 
     Raises:
         RunError: when the disk is full or the folder cannot be written.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-        temporary.chmod(0o777 & ~_umask())
+        remove_orphans(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        temporary.mkdir()
         try:
             yield temporary
             if path.exists():
-                replaced = temporary.with_suffix(".replaced")
+                replaced = path.with_name(f".{path.name}.{os.getpid()}.partial.replaced")
                 path.rename(replaced)
                 temporary.rename(path)
                 shutil.rmtree(replaced)
@@ -61,11 +65,25 @@ def new_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _umask() -> int:
-    """The process's umask; mkdtemp ignores it and makes folders that only the owner can read."""
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def remove_orphans(path: Path) -> None:
+    """Remove the temporary files and folders of processes that no longer live and were writing `path`."""
+    for orphan in path.parent.glob(f".{glob.escape(path.name)}.*.partial*"):
+        process = orphan.name.removeprefix(f".{path.name}.").partition(".")[0]
+        if process.isdigit() and not _is_alive(int(process)):
+            if orphan.is_dir():
+                shutil.rmtree(orphan)
+            else:
+                orphan.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
 
 
 @contextlib.contextmanager

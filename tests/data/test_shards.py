@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -168,3 +170,15 @@ def test_new_file_keeps_the_old_one_on_failure(tmp_path):
         raise RuntimeError
     assert file.read_text() == "old"
     assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_kept(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".c.{dead.pid}.partial").mkdir()
+    (tmp_path / f".x.json.{dead.pid}.partial.json").write_text("half")
+    (tmp_path / f".c.{os.getppid()}.partial").mkdir()
+    write(tmp_path / "c")
+    with new_file(tmp_path / "x.json") as temporary:
+        temporary.write_text("{}")
+    assert sorted(os.listdir(tmp_path)) == [f".c.{os.getppid()}.partial", "c", "x.json"]
