@@ -91,13 +91,19 @@ def _origin(name: str, config: PrepareConfig, raw: RawFiles | None) -> dict[str,
     deciding: Mapping[str, Any] = {
         "corpus": name,
         "settings": settings,
-        "inputs": dict(raw.sha256) if raw else {},
+        "inputs": _inputs(name, raw),
         "parser_version": PARSER_VERSION,
         "schema_version": shards.SCHEMA_VERSION,
     }
     fingerprint = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
     found = {"source": raw.origin, "verified": raw.verified, "verification": raw.note} if raw else {}
     return {**provenance(), **deciding, **found, "fingerprint": fingerprint}
+
+
+def _inputs(name: str, raw: RawFiles | None) -> dict[str, str]:
+    if raw is None:
+        return {}
+    return dict(raw.sha256) if name == "atomic" else movielens.content_sha256(name, raw)
 
 
 def _existing(output: Path, fingerprint: str, force: bool) -> dict[str, Any] | None:

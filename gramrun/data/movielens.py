@@ -223,6 +223,18 @@ def movie_table_sha256(layout: Layout, files: RawFiles) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def content_sha256(corpus_name: str, files: RawFiles) -> dict[str, str]:
+    """Hash what decides the corpus: the ratings' bytes, and what the movies file says.
+
+    The official archive and a mirror of it have equal hashes, so neither makes the other's corpus stale.
+    """
+    layout = LAYOUTS[corpus_name]
+    return {
+        layout.ratings: files.sha256[layout.ratings],
+        layout.movies: movie_table_sha256(layout, files),
+    }
+
+
 def _movie(line: int, identifier: str, title: str, genres: str, release_date: str) -> Movie:
     if not re.fullmatch("[0-9]{1,18}", identifier):
         raise ValueError(f"movie id is {identifier!r}, not a whole number")
