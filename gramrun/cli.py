@@ -116,6 +116,7 @@ def train(
     from gramrun.config_loading import dump_config
     from gramrun.data.shards import open_corpus
     from gramrun.estimate import estimate_resources
+    from gramrun.fitting import fit
 
     resolved, path = _resolve(config, output, settings or [], resume)
     if resume:
@@ -123,9 +124,11 @@ def train(
         corpus = open_corpus(run.config.data.path)
         trainer = _trainer(run.config, corpus)
         runs.check_same_data(run, corpus.content_hash)
+        losses: list[float] = []
         state = checkpoints.load_newest(run)
         if state is not None:
             trainer.load_state_dict(state["trainer"])
+            losses = state["losses"]
         run.truncate_metrics(trainer.step)
     else:
         corpus = open_corpus(resolved.data.path)
@@ -138,9 +141,8 @@ def train(
         runs.check_free(path, force=force)
         trainer = _trainer(resolved, corpus)
         run = runs.create(path, resolved, corpus.content_hash, force=force)
-    from gramrun.fitting import fit
-
-    last = fit(run, trainer, corpus)
+        losses = []
+    last = fit(run, trainer, corpus, losses)
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
     typer.echo(f"wrote {run.path}: step {last['step']:,}{result}; next: gramrun evaluate {run.path}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,8 +20,14 @@ from gramrun.runs import Run, check_same_data, now
 from gramrun.training import StepRecord, Trainer, embed_all
 
 
-def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus) -> dict[str, Any]:
+def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
     """Train `trainer` to its last step inside `run`; return the last metrics record.
+
+    Args:
+        run: the run directory.
+        trainer: at step 0, or restored from a checkpoint of `run`.
+        corpus: what it trains on.
+        losses: of the steps since the last metrics record, as the checkpoint has them.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, with the state saved.
@@ -34,20 +40,20 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus) -> dict[str, Any]:
     previous = run.metrics()
     seconds_before = previous[-1]["seconds"] if previous else 0.0
     started = time.perf_counter()
-    losses: list[float] = []
+    pending = list(losses)
     try:
         with deferred_interrupt() as interrupted, progress_bar(trainer) as bar:
             for record in trainer.steps():
-                losses.append(record.loss)
+                pending.append(record.loss)
                 last = record.step == trainer.total_steps
                 if last or (evaluate_every and record.step % evaluate_every == 0):
                     seconds = seconds_before + time.perf_counter() - started
-                    metrics = _measure(record, losses, seconds, trainer.model, corpus, run)
+                    metrics = _measure(record, pending, seconds, trainer.model, corpus, run)
                     run.append_metrics(metrics)
-                    losses = []
+                    pending = []
                     bar.set_postfix(_headline(metrics), refresh=False)
                 if last or (save_every and record.step % save_every == 0) or interrupted():
-                    checkpoints.save(run, trainer)
+                    checkpoints.save(run, trainer, losses=pending)
                 bar.update()
                 if interrupted() and not last:
                     run.update_manifest(status="interrupted", stopped=now())

@@ -237,34 +237,47 @@ def test_every_command_has_help_with_an_example(gramrun, command):
     assert (code, f"Example: gramrun {command}" in out) == (0, True)
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_resume_in_a_real_process(corpus_path, tmp_path, signal_number):
-    settings = [f"data.path={corpus_path}", "train.steps=3000", "train.batch_size=64",
+def start_training(corpus_path, folder, output):
+    """Start a real `gramrun train` of some seconds; return its process once it has evaluated."""
+    settings = [f"data.path={corpus_path}", "train.steps=3000", "train.batch_size=64", "train.checkpoint_every=400",
                 "estimator.gramian_batch_size=32", "evaluation.every=1000"]  # fmt: skip
-    arguments = ["-m", "gramrun", "train", "--config", str(CONFIG), "--output", "r"]
+    arguments = ["-m", "gramrun", "train", "--config", str(CONFIG), "--output", output]
     arguments += [part for setting in settings for part in ("--set", setting)]
-    process = subprocess.Popen([sys.executable, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    metrics = tmp_path / "r" / "metrics.jsonl"
-    for _ in range(600):
-        if metrics.exists():
+    process = subprocess.Popen([sys.executable, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
+    for _ in range(1200):
+        if (folder / output / "metrics.jsonl").exists() or process.poll() is not None:
             break
         time.sleep(0.05)
-    process.send_signal(signal_number)
+    return process
+
+
+def curve(folder, output):
+    records = map(json.loads, (folder / output / "metrics.jsonl").read_text().splitlines())
+    return [(r["step"], r["map@10"], r["train_map@10"]) for r in records]
+
+
+@pytest.fixture(scope="module")
+def straight_curve(corpus_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("straight")
+    process = start_training(corpus_path, folder, "r")
+    assert process.wait(timeout=120) == 0, process.stderr.read()
+    process.stderr.close()
+    return curve(folder, "r")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
+def test_a_stopped_process_resumes_to_the_same_end(corpus_path, tmp_path, straight_curve, number):
+    process = start_training(corpus_path, tmp_path, "r")
+    process.send_signal(number)
     err = process.communicate(timeout=60)[1]
-    assert process.returncode == 130, err
-    assert "state saved; go on with `gramrun train --output r --resume`" in err
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == 130, err
+        assert "state saved; go on with `gramrun train --output r --resume`" in err
     done = shell("-m", "gramrun", "train", "--output", "r", "--resume", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    straight = shell(*[a if a != "r" else "s" for a in arguments], cwd=tmp_path)
-    assert straight.returncode == 0, straight.stderr
-    curves = [
-        [
-            (r["step"], r["map@10"])
-            for r in map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
-        ]
-        for name in ("r", "s")
-    ]
-    assert curves[0] == curves[1]
+    assert curve(tmp_path, "r") == straight_curve
 
 
 def test_ctrl_c_while_preparing_leaves_nothing(tmp_path):
