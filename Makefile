@@ -5,22 +5,25 @@ BIN := $(VENV)/bin
 DATASET ?= movielens-100k
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
+.NOTPARALLEL:
 .PHONY: help setup test test-all smoke reproduce bench lint clean
 
 help:
 	@echo "make reproduce [DATASET=movielens-1m]  raw data to tables and pictures in results/"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
-	@echo "make smoke       all five commands on a synthetic corpus (under 90 seconds)"
+	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"
 
-$(BIN)/python:
+# bin/pip is the last thing that venv writes, so an interrupted one is made again.
+$(BIN)/pip:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "gramrun needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(BIN)/pip pyproject.toml constraints.txt
+	@echo "installing gramrun and what it needs into $(VENV) (torch is large; a minute or more)"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable .
 	@touch $@
 

@@ -18,7 +18,7 @@ from experiments.scheduling import Task, gramrun, run_all
 from gramrun import runs
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.errors import GramrunError
-from gramrun.fitting import evaluate_run
+from gramrun.evaluation import evaluate_run
 
 
 def reproduce(dataset: str, results: Path) -> Path:
@@ -26,7 +26,7 @@ def reproduce(dataset: str, results: Path) -> Path:
     started = time.monotonic()
     configs, data = Path("configs") / dataset, Path("data") / dataset
     print(f"1/4 preparing {dataset}", flush=True)
-    print(gramrun(["prepare", dataset, "--output", str(data)]), end="", flush=True)
+    gramrun(["prepare", dataset, "--output", str(data)], quiet=False)
 
     # The longest first, so that no core idles at the end.
     tasks = [

@@ -87,8 +87,8 @@ def _run(task: Task) -> None:
     gramrun(task.arguments(*flags), threads=1)
 
 
-def gramrun(arguments: Sequence[str], threads: int | None = None) -> str:
-    """Run one gramrun command; return what it printed.
+def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool = True) -> None:
+    """Run one gramrun command, on as many threads as it likes or as many as given; print nothing if `quiet`.
 
     Raises:
         RunError: when it fails, with its own message.
@@ -99,10 +99,10 @@ def gramrun(arguments: Sequence[str], threads: int | None = None) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "gramrun", *arguments],
         env=environment,
-        capture_output=True,
+        capture_output=quiet,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise RunError(f"gramrun {' '.join(arguments)} failed ({done.returncode}): {done.stderr.strip()}")
-    return done.stdout
+        reason = f": {done.stderr.strip()}" if quiet else ", see above"
+        raise RunError(f"gramrun {' '.join(arguments)} failed ({done.returncode}){reason}")

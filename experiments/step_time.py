@@ -28,6 +28,7 @@ from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
 STEPS = 40  # steps of one contender in one round
@@ -155,7 +156,7 @@ def main() -> None:
         title = f"{arguments.dataset}, {towers} towers, B = B' = 1024, {threads} threads, {len(frame)} rounds"
         parts.append(table(frame, title))
         numbers[towers] = frame.to_dict(orient="list")
-    runs.write_json(RESULTS / "step_time.json", {**runs.provenance(), "threads": threads, "ms": numbers})
+    runs.write_json(RESULTS / "step_time.json", {**provenance(), "threads": threads, "ms": numbers})
     runs.write_text(RESULTS / "step_time.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
     print(f"wrote {RESULTS}/step_time.md")

@@ -1,6 +1,21 @@
-"""``python -m gramrun`` is the same as ``gramrun``."""
+"""The program: ``gramrun`` and ``python -m gramrun``."""
 
-from gramrun.cli import main
+import signal
+
+from gramrun.interruption import Interrupted, raise_interrupted
+
+
+def main() -> None:
+    """Run the command line, with Ctrl-C being one line from the first import on."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, raise_interrupted)
+    try:
+        from gramrun import cli
+
+        cli.main()
+    except Interrupted as interruption:  # during the import; the command line reports its own
+        raise SystemExit(interruption.exit_code) from None
+
 
 if __name__ == "__main__":
     main()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gramrun.errors import InputError, RunError
+from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.files import new_file
-from gramrun.runs import Run
+from gramrun.runs import CHECKPOINTS_KEPT, Run, identity
 from gramrun.training import Trainer
 
 SCHEMA_VERSION = 1
@@ -30,44 +31,97 @@ def save(run: Run, trainer: Trainer, **extra: Any) -> Path:
         if not torch.isfinite(parameter).all():
             raise RunError(f"step {trainer.step}: {name} is not finite; lower train.learning_rate")
     path = run.checkpoint_path(trainer.step)
+    state = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": identity(run),
+        "trainer": trainer.state_dict(),
+        "extra": extra,
+    }
     with new_file(path) as temporary:
-        torch.save({"schema_version": SCHEMA_VERSION, "trainer": trainer.state_dict(), **extra}, temporary)
-    run.drop_old_checkpoints()
+        torch.save(state, temporary)
+    run.drop_checkpoints(CHECKPOINTS_KEPT)
     return path
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Load one checkpoint.
+def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
+    """Bring `trainer` to the run's newest whole checkpoint; return what was saved as `extra`.
+
+    Without any checkpoint the trainer stays at its start, and `extra` is empty.
 
     Raises:
-        InputError: when it is missing, torn, or of another schema version.
+        InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
+        ConfigError: when the run was made shorter than it is already.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such checkpoint")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        version = state["schema_version"]
-    except (RuntimeError, EOFError, OSError, KeyError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile):
-        raise InputError(f"{path}: torn or damaged checkpoint") from None
-    if version != SCHEMA_VERSION:
-        raise InputError(f"{path}: checkpoint schema {version}; this gramrun reads {SCHEMA_VERSION}")
-    return dict(state)
+    state = load_newest(run)
+    if state is None:
+        return {}
+    trainer.load_state_dict(state["trainer"])
+    if trainer.step > trainer.total_steps:
+        raise ConfigError(
+            f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
+            f"{trainer.total_steps} steps"
+        )
+    return dict(state["extra"])
 
 
 def load_newest(run: Run) -> dict[str, Any] | None:
     """Load the newest checkpoint that is whole, warning about torn ones; None where there is none.
 
     Raises:
-        InputError: when there are checkpoints and every one is torn.
+        InputError: when there are checkpoints and every one is torn, or one belongs to another run.
     """
     paths = run.checkpoints()
     for path in reversed(paths):
         try:
-            return load(path)
-        except InputError as error:
+            state = load(path)
+        except TornCheckpoint as error:
             _log.warning("%s; falling back on the one before", error)
+            continue
+        if state["identity"] != identity(run):
+            raise InputError(f"{path}: is the checkpoint of another configuration, command or corpus")
+        return state
     if paths:
         raise InputError(
             f"{run.path}: none of its {len(paths)} checkpoints is whole; start anew with --force"
         )
     return None
+
+
+# What zipfile and torch raise when their input is not what it should be.
+_DAMAGE = (
+    OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, NotImplementedError,
+    pickle.UnpicklingError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+class TornCheckpoint(InputError):
+    """A checkpoint that was cut short or changed since it was written."""
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Load one checkpoint, verifying every byte first: torch itself checks no checksum.
+
+    Raises:
+        TornCheckpoint: when it is torn, damaged or no checkpoint at all.
+        InputError: when another schema version wrote it.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such checkpoint")
+    torn = TornCheckpoint(f"{path}: torn or damaged checkpoint")
+    try:
+        with zipfile.ZipFile(path) as archive:  # torch.save writes a zip with a CRC-32 for each member
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise torn
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except _DAMAGE as error:
+        raise torn from error
+    if not isinstance(state, dict) or "schema_version" not in state:
+        raise torn
+    if state["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: checkpoint schema {state['schema_version']}; this gramrun reads {SCHEMA_VERSION}"
+        )
+    if set(state) != {"schema_version", "identity", "trainer", "extra"}:
+        raise torn
+    return state

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gramrun.errors import EXIT_FAILED, GramrunError, InputError
-from gramrun.interruption import raise_interrupted
 
 if TYPE_CHECKING:
     from gramrun.config import RunConfig
     from gramrun.data.shards import PreparedCorpus
+    from gramrun.runs import Kind, Run
+    from gramrun.training import Trainer
 
 app = typer.Typer(
     name="gramrun",
@@ -94,7 +94,9 @@ def prepare(
         return
     for name, value in manifest["counts"].items():
         typer.echo(f"  {name.replace('_', ' ')}: {value:,}")
-    typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config CONFIG --set data.path={output}")
+    shipped = Path("configs") / corpus / "sogram.yaml"
+    config = shipped if shipped.exists() else "CONFIG"
+    typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config {config} --set data.path={output}")
 
 
 @app.command()
@@ -112,37 +114,22 @@ def train(
 
     Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
     """
-    from gramrun import checkpoints, runs
     from gramrun.config_loading import dump_config
     from gramrun.data.shards import open_corpus
-    from gramrun.estimate import estimate_resources
     from gramrun.fitting import fit
+    from gramrun.resources import estimate_resources
 
-    resolved, path = _resolve(config, output, settings or [], resume)
-    if resume:
-        run = runs.resume(path, resolved)
-        corpus = open_corpus(run.config.data.path)
-        trainer = _trainer(run.config, corpus)
-        runs.check_same_data(run, corpus.content_hash)
-        losses: list[float] = []
-        state = checkpoints.load_newest(run)
-        if state is not None:
-            trainer.load_state_dict(state["trainer"])
-            losses = state["losses"]
-        run.truncate_metrics(trainer.step)
-    else:
-        corpus = open_corpus(resolved.data.path)
-        if dry_run:
-            typer.echo(dump_config(resolved), nl=False)
-            for line in estimate_resources(resolved, corpus):
-                typer.echo(line)
-            typer.echo(f"dry run: nothing written; would write {path}")
-            return
-        runs.check_free(path, force=force)
-        trainer = _trainer(resolved, corpus)
-        run = runs.create(path, resolved, corpus.content_hash, force=force)
-        losses = []
-    last = fit(run, trainer, corpus, losses)
+    resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
+    corpus = open_corpus(resolved.data.path)
+    if dry_run:
+        typer.echo(dump_config(resolved), nl=False)
+        for line in estimate_resources(resolved, corpus):
+            typer.echo(line)
+        typer.echo(f"dry run: nothing written; the run would be {path}")
+        return
+    run, trainer = _open("train", path, resolved, corpus, resume=resume, force=force)
+    saved = _restore(run, trainer, resume=resume)
+    last = fit(run, trainer, corpus, saved.get("losses", ()))
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
     typer.echo(f"wrote {run.path}: step {last['step']:,}{result}; next: gramrun evaluate {run.path}")
 
@@ -163,7 +150,7 @@ def evaluate(
     """
     from gramrun import runs
     from gramrun.data.shards import open_corpus
-    from gramrun.fitting import evaluate_run
+    from gramrun.evaluation import evaluate_run
 
     opened = runs.open_run(run)
     corpus = open_corpus(opened.config.data.path)
@@ -188,25 +175,20 @@ def gram_error(
 
     Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
     """
-    from gramrun import checkpoints, runs
     from gramrun import gram_error as room
     from gramrun.data.shards import open_corpus
 
-    resolved, path = _resolve(config, output, settings or [], resume)
-    if resume:
-        run = runs.resume(path, resolved)
-        corpus = open_corpus(run.config.data.path)
-        runs.check_same_data(run, corpus.content_hash)
-    else:
-        room.check_config(resolved)
-        corpus = open_corpus(resolved.data.path)
-        runs.check_free(path, force=force)
-        run = runs.create(path, resolved, corpus.content_hash, force=force)
-    trainer = _trainer(run.config, corpus)
-    observers = room.Observers(run.config.gram_error.estimators, trainer)
-    if resume and (state := checkpoints.load_newest(run)) is not None:
-        trainer.load_state_dict(state["trainer"])
-        observers.load_state_dict(state["observers"])
+    resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
+    room.check_config(resolved)
+    corpus = open_corpus(resolved.data.path)
+    run, trainer = _open("gram-error", path, resolved, corpus, resume=resume, force=force)
+    if resume and run.field("status") == "finished":
+        typer.echo(f"{run.path}: finished already; nothing to do")
+        return
+    observers = room.Observers(resolved.gram_error.estimators, trainer)
+    saved = _restore(run, trainer, resume=resume)
+    if saved:
+        observers.load_state_dict(saved["observers"])
     written = room.watch(run, trainer, observers)
     typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
 
@@ -239,7 +221,7 @@ def doctor(
     from gramrun.config import RunConfig
     from gramrun.config_loading import load_config
     from gramrun.data.shards import open_corpus
-    from gramrun.estimate import describe_machine, estimate_resources, estimate_time
+    from gramrun.resources import describe_machine, estimate_resources, estimate_time
 
     for line in describe_machine():
         typer.echo(line)
@@ -253,25 +235,43 @@ def doctor(
 
 
 def _resolve(
-    config: Path | None, output: Path | None, settings: list[str], resume: bool
+    config: Path | None, output: Path | None, settings: list[str], *, resume: bool, force: bool
 ) -> tuple[RunConfig, Path]:
     """The configuration and the run directory that the options name."""
     from gramrun import runs
     from gramrun.config import RunConfig
     from gramrun.config_loading import load_config
 
+    if resume and force:
+        raise InputError("--resume goes on with a run and --force replaces it; give one of them")
     if config is None:
         if not (resume and output):
             raise InputError("give --config FILE, or --resume with --output RUN")
-        config = output / runs.CONFIG
+        config = runs.open_run(output).path / runs.CONFIG
     resolved = load_config(RunConfig, config, settings)
     return resolved, output or runs.default_path(config, resolved.train.seed)
 
 
-def _trainer(config: RunConfig, corpus: PreparedCorpus) -> Any:
+def _open(
+    kind: Kind, path: Path, config: RunConfig, corpus: PreparedCorpus, *, resume: bool, force: bool
+) -> tuple[Run, Trainer]:
+    """The run directory, new or reopened, and a trainer at step 0 of it."""
+    from gramrun import runs
     from gramrun.training import Trainer
 
-    return Trainer(config, corpus)
+    if resume:
+        run = runs.reopen(path, kind, config, corpus.content_hash)
+        return run, Trainer(config, corpus)
+    runs.check_free(path, force=force)
+    trainer = Trainer(config, corpus)  # before the directory: what does not fit the corpus writes nothing
+    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+
+
+def _restore(run: Run, trainer: Trainer, *, resume: bool) -> dict[str, Any]:
+    """What the newest checkpoint holds beside the trainer's state, which it brings to the trainer."""
+    from gramrun import checkpoints
+
+    return checkpoints.restore(run, trainer) if resume else {}
 
 
 def _describe_evaluation(result: dict[str, Any]) -> str:
@@ -290,8 +290,6 @@ def _describe_evaluation(result: dict[str, Any]) -> str:
 def main() -> None:
     """Run the command line; the only place where errors become messages and exit codes."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, raise_interrupted)
     try:
         app()
     except GramrunError as error:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 class Section(BaseModel):
     """Base of all sections: frozen, and no key beyond the declared ones."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _beta(value: object) -> object:
@@ -116,7 +116,7 @@ class TrainSection(Section):
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
     checkpoint_every: Interval = Field(
-        Interval(count=0, unit="steps"), description="0: only at the end, and when interrupted"
+        Interval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
 

@@ -82,6 +82,8 @@ def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         values = yaml.safe_load(text)
+    except (ValueError, RecursionError) as error:  # an impossible date, an alias that holds itself
+        raise ConfigError(f"{file}: not valid YAML: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
@@ -121,7 +123,7 @@ def _apply_override(values: dict[str, Any], override: str) -> tuple[str, ...]:
         raise ConfigError(f"--set {override}: must look like section.key=value")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"--set {override}: the value is not valid YAML") from None
     target: Any = values
     for depth, name in enumerate(path[:-1]):

@@ -13,18 +13,23 @@ neither MAP's denominator nor whether training positives are taken out, so both 
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from gramrun import metrics
+from gramrun import checkpoints, metrics
 from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import Pairs, PreparedCorpus
+from gramrun.errors import InputError
 from gramrun.ranking import Relevant, candidate_hash, rank_relevant, sample_candidates
+from gramrun.runs import Run, check_same_data
+from gramrun.training import embed_all, make_model
 
 
 def evaluate_embeddings(
@@ -62,13 +67,17 @@ def evaluate_embeddings(
     excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
     count = corpus.right.items if full else settings.candidates
     candidates = sample_candidates(corpus.right.items, count, settings.seed)
-    ranks, offsets = rank_relevant(
-        left_embeddings[torch.from_numpy(left_items).long()],
-        right_embeddings,
-        candidates,
-        relevant,
-        excluded,
-    )
+    with tqdm(
+        total=len(left_items), desc=f"ranking {split}", leave=False, disable=not sys.stderr.isatty()
+    ) as bar:
+        ranks, offsets = rank_relevant(
+            left_embeddings[torch.from_numpy(left_items).long()],
+            right_embeddings,
+            candidates,
+            relevant,
+            excluded,
+            progress=bar.update,
+        )
     precision = metrics.average_precision(ranks, offsets, 10)
     low, high = metrics.bootstrap_interval(precision, settings.seed)
     return {
@@ -94,6 +103,36 @@ def evaluate_popularity(
     """Measure popularity, the baseline without any model, on the same candidates."""
     left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
     return evaluate_embeddings(left, right, corpus, split, settings, full=full)
+
+
+def evaluate_run(
+    run: Run, corpus: PreparedCorpus, split: str, *, candidates: int | None = None, full: bool = False
+) -> dict[str, Any]:
+    """Evaluate a run's newest checkpoint, with popularity beside it.
+
+    Raises:
+        InputError: when the run has no checkpoint, or one that does not fit its config or the corpus.
+    """
+    check_same_data(run, corpus.content_hash)
+    state = checkpoints.load_newest(run)
+    if state is None:
+        raise InputError(f"{run.path}: has no checkpoint yet; train it first")
+    model = make_model(run.config, corpus)
+    model.load_state_dict(state["trainer"]["model"])
+    settings = run.config.evaluation
+    if candidates is not None:
+        settings = settings.model_copy(update={"candidates": candidates})
+    left, right = embed_all(model, corpus)
+    result = evaluate_embeddings(left, right, corpus, split, settings, full=full)
+    popularity = evaluate_popularity(corpus, split, settings, full=full)
+    kept = ("map@10", "ci95", "map@10_relevant", "recall@10", "recall@100", "ndcg@10")
+    return {
+        **result,
+        "step": state["trainer"]["step"],
+        "method": run.config.estimator.label,
+        "data_hash": corpus.content_hash,
+        "popularity": {name: popularity[name] for name in kept},
+    }
 
 
 def _group(pairs: Pairs) -> tuple[np.ndarray, Relevant]:

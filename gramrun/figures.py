@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from gramrun import plotting, runs
+from gramrun.config import RunConfig
 from gramrun.errors import InputError
 
 
@@ -45,7 +48,7 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
     """
     opened = [runs.open_run(path) for path in paths]
     frames = []
-    for run, label in zip(opened, runs.labels([run.config for run in opened]), strict=True):
+    for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
         metrics = pd.DataFrame(run.metrics())
         columns = {"validation": "map@10", "train": "train_map@10"}
         present = {split: column for split, column in columns.items() if column in metrics}
@@ -82,3 +85,33 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
         frames.append(pd.read_csv(file).assign(seed=run.config.train.seed))
     return pd.concat(frames, ignore_index=True)
+
+
+def labels(configs: Sequence[RunConfig]) -> list[str]:
+    """Name each run by its estimator, and by every setting other than the seed that tells them apart.
+
+    Returns:
+        One label a run; runs that differ in nothing but their seed share theirs.
+    """
+
+    def settings(config: RunConfig) -> dict[str, Any]:
+        flat = runs.flatten(config.model_dump(mode="json", exclude={"gram_error", "data"}))
+        kept = {key: value for key, value in flat.items() if key not in ("train.seed", "evaluation.seed")}
+        return {key: value for key, value in kept.items() if key not in _IN_LABEL}
+
+    all_settings = [settings(config) for config in configs]
+    differing = [
+        key
+        for key in dict.fromkeys(key for settings in all_settings for key in settings)
+        if len({json.dumps(settings.get(key)) for settings in all_settings}) > 1
+    ]
+    return [
+        ", ".join(
+            [config.estimator.label, *(f"{key.rsplit('.', 1)[-1]} {settings.get(key)}" for key in differing)]
+        )
+        for config, settings in zip(configs, all_settings, strict=True)
+    ]
+
+
+# The estimator's label says these, or they have no effect under another estimator.
+_IN_LABEL = frozenset({"estimator.name", "estimator.alpha", "estimator.beta", "estimator.project"})

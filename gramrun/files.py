@@ -54,26 +54,39 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            replaced = _replaced(path)
             if path.exists():
-                replaced = path.with_name(f".{path.name}.{os.getpid()}.partial.replaced")
                 path.rename(replaced)
+            try:
                 temporary.rename(path)
-                shutil.rmtree(replaced)
-            else:
-                temporary.rename(path)
+            except BaseException:
+                if replaced.exists():
+                    replaced.rename(path)
+                raise
+            shutil.rmtree(replaced, ignore_errors=True)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_orphans(path: Path) -> None:
-    """Remove the temporary files and folders of processes that no longer live and were writing `path`."""
+    """Remove what processes that were killed while writing `path` left behind, and bring back the old one.
+
+    A temporary name with this process's own number is an orphan too: numbers come round again.
+    """
+    if _replaced(path).exists() and not path.exists():  # killed between the two renames of `new_folder`
+        _replaced(path).rename(path)
     for orphan in path.parent.glob(f".{glob.escape(path.name)}.*.partial*"):
         process = orphan.name.removeprefix(f".{path.name}.").partition(".")[0]
-        if process.isdigit() and not _is_alive(int(process)):
+        if process.isdigit() and (int(process) == os.getpid() or not _is_alive(int(process))):
             if orphan.is_dir():
                 shutil.rmtree(orphan)
             else:
                 orphan.unlink()
+
+
+def _replaced(path: Path) -> Path:
+    """Where a folder stays for the moment in which its successor takes its place."""
+    return path.with_name(f".{path.name}.replaced")
 
 
 def _is_alive(process: int) -> bool:

@@ -10,7 +10,6 @@ m steps the exact Gramians are computed and each estimator's normalised error is
 from __future__ import annotations
 
 import csv
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gramrun import checkpoints
+from gramrun import checkpoints, runs
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file
-from gramrun.fitting import progress_bar
+from gramrun.fitting import progress_bar, stop_if
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.exact import relative_error
-from gramrun.interruption import Interrupted, deferred_interrupt
-from gramrun.runs import Run, now
+from gramrun.interruption import deferred_interrupt
+from gramrun.runs import Run
 from gramrun.training import Trainer, TrainingSide
 
 COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
@@ -123,30 +122,25 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     """
     config = run.config
     every = config.gram_error.every.steps(trainer.pairs, config.train.batch_size)
+    save_every = config.train.checkpoint_every.steps(trainer.pairs, config.train.batch_size)
     path = run.path / CSV
-    _keep_rows(path, trainer.step)
-    run.update_manifest(status="running", threads=torch.get_num_threads())
-    seconds_before = run.manifest.get("seconds", 0.0)
-    started = time.perf_counter()
-    with deferred_interrupt() as interrupted, progress_bar(trainer) as bar:
+    with (
+        runs.outcome(run, torch.get_num_threads()),
+        deferred_interrupt() as interrupted,
+        progress_bar(trainer) as bar,
+    ):
+        _keep_rows(path, trainer.step)
         for record in trainer.steps():
             observers.observe()
             last = record.step == trainer.total_steps
             if last or record.step == 1 or record.step % every == 0:
                 place = {"step": record.step, "epoch": record.epoch, "seconds": record.train_seconds}
                 _append_rows(path, [{**place, **error} for error in observers.errors()])
-            bar.update()
-            if last or interrupted():
+            if interrupted() or (save_every and record.step % save_every == 0):
                 checkpoints.save(run, trainer, observers=observers.state_dict())
-            if interrupted() and not last:
-                seconds = seconds_before + time.perf_counter() - started
-                run.update_manifest(status="interrupted", stopped=now(), seconds=seconds)
-                raise Interrupted(
-                    f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
-                    f"go on with `gramrun gram-error --output {run.path} --resume`"
-                )
-    seconds = seconds_before + time.perf_counter() - started
-    run.update_manifest(status="finished", finished=now(), seconds=seconds)
+            bar.update()
+            stop_if(interrupted() and not last, run, trainer)
+        run.drop_checkpoints(0)  # caches are large, and nothing reads the model of a finished trajectory
     return path
 
 

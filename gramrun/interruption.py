@@ -31,14 +31,14 @@ def raise_interrupted(number: int, frame: FrameType | None) -> NoReturn:
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Give a function that says whether SIGINT or SIGTERM has arrived.
 
-    The first signal is only remembered; a second one acts at once, as a `KeyboardInterrupt`. Outside of
+    The first signal is only remembered; a second one raises `Interrupted` at once. Outside of
     the main thread, where Python allows no handlers, nothing is deferred.
     """
     arrived = threading.Event()
 
     def remember(number: int, frame: FrameType | None) -> None:
         if arrived.is_set():
-            raise KeyboardInterrupt
+            raise Interrupted("stopped at once; --resume goes on from the last checkpoint")
         arrived.set()
 
     if threading.current_thread() is not threading.main_thread():

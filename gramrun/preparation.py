@@ -16,7 +16,7 @@ from gramrun.data import atomic, movielens, shards, sources, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
 from gramrun.errors import InputError
-from gramrun.runs import provenance
+from gramrun.provenance import provenance
 
 PARSER_VERSION = 1  # raise when any reader gives another corpus from the same files
 DOWNLOADS = Path("data/raw")

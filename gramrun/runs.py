@@ -9,22 +9,20 @@ evaluation.json         what `gramrun evaluate` measured
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import platform
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gramrun.config import RunConfig
 from gramrun.config_loading import config_hash, dump_config, load_config
-from gramrun.errors import ConfigError, InputError
+from gramrun.errors import ConfigError, GramrunError, InputError
 from gramrun.files import disk_errors, new_file, new_folder
+from gramrun.interruption import Interrupted
+from gramrun.provenance import now, provenance
 
 CONFIG, MANIFEST, METRICS, CHECKPOINTS, EVALUATION = (
     "config.yaml",
@@ -33,6 +31,7 @@ CONFIG, MANIFEST, METRICS, CHECKPOINTS, EVALUATION = (
     "checkpoints",
     "evaluation.json",
 )
+Kind = Literal["train", "gram-error"]
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on where the newest is torn
 
 
@@ -47,6 +46,17 @@ class Run:
 
     path: Path
     config: RunConfig
+
+    def field(self, name: str) -> Any:
+        """One field of the manifest.
+
+        Raises:
+            InputError: when the manifest lacks it.
+        """
+        manifest = self.manifest
+        if name not in manifest:
+            raise InputError(f"{self.path / MANIFEST}: damaged (no {name}); start the run anew with --force")
+        return manifest[name]
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -63,9 +73,14 @@ class Run:
         if not path.exists():
             return []
         records = []
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
             if line.endswith("\n"):
-                records.append(json.loads(line))
+                try:
+                    records.append(json.loads(line))
+                except ValueError:
+                    raise InputError(
+                        f"{path} line {number}: damaged; start the run anew with --force"
+                    ) from None
         return records
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
@@ -87,9 +102,10 @@ class Run:
         """Where the checkpoint of `step` lies."""
         return self.path / CHECKPOINTS / f"step-{step:09d}.pt"
 
-    def drop_old_checkpoints(self) -> None:
-        """Keep the newest `CHECKPOINTS_KEPT`."""
-        for path in self.checkpoints()[:-CHECKPOINTS_KEPT]:
+    def drop_checkpoints(self, kept: int) -> None:
+        """Remove all but the newest `kept` checkpoints."""
+        paths = self.checkpoints()
+        for path in paths[: len(paths) - kept]:
             path.unlink()
 
 
@@ -112,7 +128,7 @@ def check_free(path: Path, *, force: bool) -> None:
         raise InputError(f"{path}: is not a run directory, so --force will not replace it")
 
 
-def create(path: Path, config: RunConfig, data_hash: str, *, force: bool = False) -> Run:
+def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: bool = False) -> Run:
     """Start a run directory.
 
     Raises:
@@ -122,6 +138,7 @@ def create(path: Path, config: RunConfig, data_hash: str, *, force: bool = False
     check_free(path, force=force)
     manifest = {
         **provenance(),
+        "kind": kind,
         "started": now(),
         "status": "running",
         "config_hash": config_hash(config),
@@ -135,21 +152,24 @@ def create(path: Path, config: RunConfig, data_hash: str, *, force: bool = False
     return Run(path, config)
 
 
-def resume(path: Path, config: RunConfig) -> Run:
-    """Open a run to go on with it; it may be made longer, and nothing else may change.
+def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
+    """Open a run to go on with it under `config`, writing nothing yet.
 
     Raises:
-        InputError: when `path` is no run directory.
+        InputError: when `path` is no run of this kind, or was started on another corpus.
         ConfigError: when `config` differs in more than its length.
     """
     run = open_run(path)
-    if _without_length(config) != _without_length(run.config):
+    if run.field("kind") != kind:
+        raise InputError(f"{path}: was made by `gramrun {run.field('kind')}`; resume it with that command")
+    old, new = (flatten(_without_length(c).model_dump(mode="json")) for c in (run.config, config))
+    differing = [key for key in new if new[key] != old.get(key)]
+    if differing:
         raise ConfigError(
-            f"{path}: was started with another configuration; --resume may change only train.epochs or "
+            f"{path}: was started with another {differing[0]}; --resume may change only train.epochs or "
             "train.steps (start a new run with another --output)"
         )
-    if config != run.config:
-        write_text(path / CONFIG, dump_config(config))
+    check_same_data(run, data_hash)
     return Run(path, config)
 
 
@@ -164,11 +184,55 @@ def check_same_data(run: Run, data_hash: str) -> None:
     Raises:
         InputError: when the corpus has changed.
     """
-    if run.manifest["data_hash"] != data_hash:
+    if run.field("data_hash") != data_hash:
         raise InputError(
             f"{run.config.data.path}: holds another corpus than the one {run.path} was started on; "
             "prepare that one again, or start a new run"
         )
+
+
+def identity(run: Run) -> dict[str, str]:
+    """What a checkpoint must share with a run to belong to it: everything but the run's length."""
+    return {
+        "kind": str(run.field("kind")),
+        "config_hash": config_hash(_without_length(run.config)),
+        "data_hash": str(run.field("data_hash")),
+    }
+
+
+@contextlib.contextmanager
+def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
+    """Keep the manifest's status, times and error while a run is under way.
+
+    Gives a function that says how many seconds the run has taken, earlier sittings included.
+
+    Args:
+        run: the run.
+        threads: how many torch computes with, for the record.
+
+    Raises:
+        RunError: what broke the run, with its path and the last good checkpoint.
+    """
+    metrics = run.metrics()
+    before = max(float(run.manifest.get("seconds", 0.0)), metrics[-1]["seconds"] if metrics else 0.0)
+    started = time.perf_counter()
+
+    def elapsed() -> float:
+        return float(before) + time.perf_counter() - started
+
+    write_text(run.path / CONFIG, dump_config(run.config))  # a resumed run may have been lengthened
+    run.update_manifest(status="running", config_hash=config_hash(run.config), threads=threads, error=None)
+    try:
+        yield elapsed
+    except Interrupted:
+        run.update_manifest(status="interrupted", stopped=now(), seconds=elapsed())
+        raise
+    except GramrunError as error:
+        run.update_manifest(status="failed", stopped=now(), seconds=elapsed(), error=str(error))
+        saved = run.checkpoints()
+        hint = f"; the last good checkpoint is {saved[-1]}" if saved else "; no checkpoint was saved before"
+        raise type(error)(f"{run.path}: {error}{hint}") from error
+    run.update_manifest(status="finished", finished=now(), seconds=elapsed())
 
 
 def record_evaluation(run: Run, result: Mapping[str, Any]) -> None:
@@ -188,55 +252,6 @@ def open_run(path: Path) -> Run:
     if not (path / CONFIG).is_file():
         raise InputError(f"{path}: not a run directory (no {CONFIG}); `gramrun train` makes one")
     return Run(path, load_config(RunConfig, path / CONFIG))
-
-
-def provenance() -> dict[str, Any]:
-    """What every manifest says of how a result came about: command, code, versions, machine."""
-    packages = ("gramrun", "torch", "numpy", "pandas", "matplotlib")
-    return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "git_commit": _git_commit(),
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in packages},
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "host_threads": os.cpu_count(),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _git_commit() -> str | None:
-    """The checkout's commit, with ``+changes`` where files differ from it; None outside a checkout."""
-    here = Path(__file__).resolve().parent
-    try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
-            cwd=here, capture_output=True, text=True, check=False, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux: the platform module knows less, but something
-    return platform.processor() or platform.machine()
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601 with seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -262,36 +277,6 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: missing") from None
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-
-
-def labels(configs: Sequence[RunConfig]) -> list[str]:
-    """Name each run by its estimator, and by every setting other than the seed that tells them apart.
-
-    Returns:
-        One label a run; runs that differ in nothing but their seed share theirs.
-    """
-
-    def settings(config: RunConfig) -> dict[str, Any]:
-        flat = flatten(config.model_dump(mode="json", exclude={"gram_error", "data"}))
-        kept = {key: value for key, value in flat.items() if key not in ("train.seed", "evaluation.seed")}
-        return {key: value for key, value in kept.items() if key not in _IN_LABEL}
-
-    all_settings = [settings(config) for config in configs]
-    differing = [
-        key
-        for key in dict.fromkeys(key for settings in all_settings for key in settings)
-        if len({json.dumps(settings.get(key)) for settings in all_settings}) > 1
-    ]
-    return [
-        ", ".join(
-            [config.estimator.label, *(f"{key.rsplit('.', 1)[-1]} {settings.get(key)}" for key in differing)]
-        )
-        for config, settings in zip(configs, all_settings, strict=True)
-    ]
-
-
-# The estimator's label says these, or they have no effect under another estimator.
-_IN_LABEL = frozenset({"estimator.name", "estimator.alpha", "estimator.beta", "estimator.project"})
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

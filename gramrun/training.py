@@ -46,14 +46,12 @@ class StepRecord:
         step: gradient steps done so far, from 1.
         epoch: passes over the training pairs done so far.
         loss: f, the batch mean of the observed-pair loss, before the step.
-        gravity: g as the estimators see it, half the batch mean of ĝ_i.
         train_seconds: seconds spent in steps so far, without evaluation or checkpoints.
     """
 
     step: int
     epoch: float
     loss: float
-    gravity: float
     train_seconds: float
 
 
@@ -79,12 +77,12 @@ class TrainingSide:
 
     @torch.no_grad()
     def embed_items(self, items: Tensor) -> Tensor:
-        """Embed any number of items without a graph, in chunks: shape (len(items), k)."""
-        return torch.cat([self.embed(chunk) for chunk in items.split(_EMBED_CHUNK)])
+        """Embed any number of items without a graph: shape (len(items), k)."""
+        return _embed_in_chunks(self.embed, items)
 
     def exact_gramian(self) -> Tensor:
         """G of this side under the current parameters: float64, shape (k, k)."""
-        items = self.population.item_weights.nonzero().squeeze(1)
+        items = self.population.weighted_items
         chunks = ((chunk, self.embed_items(chunk)) for chunk in items.split(_EMBED_CHUNK))
         return exact_gramian(chunks, self.population.item_weights)
 
@@ -129,6 +127,11 @@ class Trainer:
         population = make_population(items, side.items, self.config.train.weighting)
         return TrainingSide(name, side.items, items, population, embed, stream)
 
+    @property
+    def epoch(self) -> float:
+        """Passes over the training pairs done so far."""
+        return self.step * self.config.train.batch_size / self.pairs
+
     def make_estimator(self, section: EstimatorSection, side: TrainingSide) -> GramianEstimator:
         """Make an estimator of one side's Gramian, started under the current parameters."""
         estimator = make_estimator(
@@ -146,7 +149,7 @@ class Trainer:
     def observe(self, estimator: GramianEstimator, side: TrainingSide) -> None:
         """Show one estimator its Gramian batch of the current step."""
         if estimator.observes_corpus:
-            items = side.population.item_weights.nonzero().squeeze(1)
+            items = side.population.weighted_items
             estimator.observe(items, side.embed_items(items))
         else:
             size = self.config.estimator.gramian_batch_size
@@ -163,13 +166,12 @@ class Trainer:
             started = time.perf_counter()
             self.observe(self.left_estimator, self.left)
             self.observe(self.right_estimator, self.right)
-            loss, gravity = self._gradient_step()
+            loss = self._gradient_step()
             self.step += 1
             self.train_seconds += time.perf_counter() - started
-            epoch = self.step * self.config.train.batch_size / self.pairs
-            yield StepRecord(self.step, epoch, loss, gravity, self.train_seconds)
+            yield StepRecord(self.step, self.epoch, loss, self.train_seconds)
 
-    def _gradient_step(self) -> tuple[float, float]:
+    def _gradient_step(self) -> float:
         pairs = torch.from_numpy(self._batches.batch(self.step))
         left, right = self.left.pair_items[pairs].long(), self.right.pair_items[pairs].long()
         u, v = self.left.embed(left), self.right.embed(right)
@@ -191,7 +193,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()
         self.optimizer.step()
-        return loss.item(), surrogate.item() / 2
+        return loss.item()
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state; batches need none, being functions of seed and step."""
@@ -258,12 +260,13 @@ def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
 @torch.no_grad()
 def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
     """Embed every item of both sides: (left items, k) and (right items, k)."""
-    sides = ((model.left_embeddings, corpus.left.items), (model.right_embeddings, corpus.right.items))
-    left, right = (
-        torch.cat([embed(chunk) for chunk in torch.arange(items).split(_EMBED_CHUNK)])
-        for embed, items in sides
-    )
+    left = _embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
+    right = _embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
     return left, right
+
+
+def _embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+    return torch.cat([embed(chunk) for chunk in items.split(_EMBED_CHUNK)])
 
 
 def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:

@@ -39,6 +39,7 @@ def make_config(corpus_path):
             f"data.path={corpus_path}",
             "train.steps=40",
             "train.batch_size=64",
+            "train.checkpoint_every=0",
             "estimator.gramian_batch_size=32",
             "evaluation.every=20",
             "gram_error.every=10",

@@ -98,6 +98,28 @@ def test_existing_runs(gramrun, trained):
     assert (code, "step 50" in out) == (0, True)
 
 
+def test_flags_that_contradict_each_other(gramrun, trained):
+    code, _, err = gramrun(*trained, "--resume", "--force")
+    assert (code, "give one of them" in err) == (2, True)
+    before = Path("run/config.yaml").read_text()
+    code, out, _ = gramrun("train", "--output", "run", "--resume", "--dry-run", "--set", "train.steps=99")
+    assert (code, "dry run: nothing written" in out) == (0, True)
+    assert Path("run/config.yaml").read_text() == before
+    code, _, err = gramrun("gram-error", "--output", "run", "--resume")
+    assert (code, "was made by `gramrun train`" in err) == (2, True)
+
+
+def test_a_diverging_trajectory_says_where_it_stopped(gramrun, corpus_path):
+    settings = [f"data.path={corpus_path}", "train.optimizer=sgd", "train.learning_rate=1e6"]
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    for command in ("train", "gram-error"):
+        code, _, err = gramrun(command, "--config", CONFIG, *SMALL, *arguments, "--output", command)
+        assert code == 1
+        assert err.startswith(f"gramrun: {command}: step ")
+        assert err.count("\n") == 1
+        assert json.loads(Path(command, "manifest.json").read_text())["status"] == "failed"
+
+
 def test_gram_error_resumes(gramrun, corpus_path):
     arguments = [
         "gram-error",
@@ -117,6 +139,9 @@ def test_gram_error_resumes(gramrun, corpus_path):
 
 BAD = {
     "a config that is absent": (["train", "--config", "absent.yaml"], "absent.yaml: no such file"),
+    "an infinite λ": (["train", "--config", CONFIG, "--set", "train.gravity=.inf"], "finite number"),
+    "infinite epochs": (["train", "--config", CONFIG, "--set", "train.epochs=.inf"], "finite number"),
+    "an impossible date": (["train", "--config", CONFIG, "--set", "data.path=2024-13-45"], "not valid YAML"),
     "no config": (["train"], "give --config FILE, or --resume with --output RUN"),
     "a typo": (["train", "--config", CONFIG, "--set", "estimator.alpah=1"], "did you mean estimator.alpha?"),
     "α outside (0, 1]": (

@@ -86,6 +86,9 @@ def test_sampled_left_items_keep_the_candidates(corpus):
     assert (some["left_items"], everyone["left_items"] > 50) == (50, True)
     assert some["candidate_hash"] == everyone["candidate_hash"]
     assert some["map@10"] != everyone["map@10"]
+    settings = [EvaluationSection(left_items=50, seed=seed) for seed in (0, 1)]  # all candidates
+    first, second = (evaluate_embeddings(*scores, corpus, "validation", s)["map@10"] for s in settings)
+    assert first != second
 
 
 def test_popularity_recommends_by_training_frequency(corpus):

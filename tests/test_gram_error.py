@@ -12,7 +12,7 @@ from gramrun.training import Trainer
 
 
 def watch(path, config, corpus):
-    run = runs.create(path, config, corpus.content_hash)
+    run = runs.create(path, "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
     return run, trainer, observers, gram_error.watch(run, trainer, observers)
@@ -82,7 +82,7 @@ def test_a_larger_batch_estimates_better(tmp_path, make_config, corpus):
 def test_an_interrupted_watch_goes_on_exactly_where_it_was(tmp_path, make_config, corpus, monkeypatch):
     config = make_config()
     _, _, _, straight = watch(tmp_path / "straight", config, corpus)
-    run = runs.create(tmp_path / "g", config, corpus.content_hash)
+    run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
     monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, 15))
@@ -93,12 +93,12 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(tmp_path, make_config
         file.write("99,torn")
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
-    state = checkpoints.load_newest(run)
-    trainer.load_state_dict(state["trainer"])
-    observers.load_state_dict(state["observers"])
+    observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
+    assert trainer.step == 15
     resumed = gram_error.watch(run, trainer, observers)
     frames = [pd.read_csv(f).drop(columns="seconds") for f in (straight, resumed)]
     pd.testing.assert_frame_equal(*frames, check_exact=True)
+    assert not run.checkpoints()  # caches are large, and a finished trajectory needs none
 
 
 class _StopsAt:
@@ -117,3 +117,21 @@ def test_nothing_to_watch_is_refused(make_config):
         gram_error.check_config(make_config("gram_error.estimators=[]"))
     with pytest.raises(ConfigError, match=r"gram_error\.every is 0"):
         gram_error.check_config(make_config("gram_error.every=0"))
+
+
+def test_the_sides_and_the_driver_draw_from_streams_of_their_own(make_config, corpus):
+    trainer = Trainer(make_config("train.weighting=frequency"), corpus)
+    observers = gram_error.Observers(trainer.config.gram_error.estimators, trainer)
+    seen = {}
+    for side, estimators in zip(("left", "right"), observers.estimators, strict=True):
+        estimators[1].observe = lambda members, embeddings, side=side: seen.update({side: members})
+    for side, estimator in (
+        ("driver left", trainer.left_estimator),
+        ("driver right", trainer.right_estimator),
+    ):
+        estimator.observe = lambda members, embeddings, side=side: seen.update({side: members})
+    observers.observe()
+    trainer.observe(trainer.left_estimator, trainer.left)
+    trainer.observe(trainer.right_estimator, trainer.right)
+    draws = [tuple(members[:32].tolist()) for members in seen.values()]
+    assert len(seen) == len(set(draws)) == 4

@@ -247,3 +247,16 @@ def test_candidate_hash_is_the_sha256_of_little_endian_int64():
     # printf '\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0' | sha256sum
     expected = "0c730b69905c5ef7a4ca5269f72365400bde2dd2c04eaf9bbb3d1c4a265a0131"
     assert ranking.candidate_hash(ids(1, 2)) == expected
+
+
+def test_equal_random_embeddings_tie_exactly() -> None:
+    """Copies of the relevant item among the candidates count against it, whatever the rounding of a product."""
+    generator = torch.Generator().manual_seed(0)
+    for dim in (3, 35, 64, 100):
+        left = torch.randn(40, dim, generator=generator)
+        item = torch.randn(1, dim, generator=generator)
+        right = torch.cat([item, item.repeat(7, 1), torch.randn(50, dim, generator=generator)])
+        relevant = Relevant(np.arange(41), np.zeros(40, dtype=np.int64))
+        ranks, _ = ranking.rank_relevant(left, right, np.arange(58), relevant)
+        above = (left.double() @ right[8:].double().T > left.double() @ item.double().T).sum(1)
+        assert ranks.tolist() == (above + 8).tolist()

@@ -1,19 +1,21 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 
-from gramrun import checkpoints, runs
+from gramrun import checkpoints, figures, runs
 from gramrun.config_loading import dump_config
 from gramrun.errors import ConfigError, InputError, RunError
-from gramrun.fitting import evaluate_run, fit
+from gramrun.evaluation import evaluate_run
+from gramrun.fitting import fit
 from gramrun.interruption import Interrupted
 from gramrun.training import Trainer
 
 
 def start(path, config, corpus, **options):
-    return runs.create(path, config, corpus.content_hash, **options)
+    return runs.create(path, "train", config, corpus.content_hash, **options)
 
 
 def run_to_the_end(path, config, corpus):
@@ -81,18 +83,99 @@ def test_places_that_are_no_run(tmp_path):
         runs.read_json(tmp_path / "manifest.json")
 
 
-def test_resume_may_lengthen_and_nothing_else(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
-    with pytest.raises(ConfigError, match=r"may change only train\.epochs or train\.steps"):
-        runs.resume(run.path, make_config("estimator.alpha=0.5"))
-    longer = runs.resume(run.path, make_config("train.steps=60"))
-    trainer = Trainer(longer.config, corpus)
-    trainer.load_state_dict(checkpoints.load_newest(longer)["trainer"])
-    fit(longer, trainer, corpus)
-    straight = run_to_the_end(tmp_path / "s", make_config("train.steps=60"), corpus)
+def resume(run, config, corpus):
+    reopened = runs.reopen(run.path, "train", config, corpus.content_hash)
+    trainer = Trainer(config, corpus)
+    saved = checkpoints.restore(reopened, trainer)
+    fit(reopened, trainer, corpus, saved.get("losses", ()))
+    return reopened
+
+
+def test_resume_may_lengthen(tmp_path, make_config, corpus):
+    longer = make_config("train.steps=60")
+    run = resume(run_to_the_end(tmp_path / "r", make_config(), corpus), longer, corpus)
+    straight = run_to_the_end(tmp_path / "s", longer, corpus)
     # The 40-step run wrote its last record at 40, which is also where evaluation.every=20 falls.
-    assert timeless(longer) == timeless(straight)
-    assert runs.open_run(run.path).config.train.steps == 60
+    assert timeless(run) == timeless(straight)
+    assert runs.open_run(run.path).config == longer
+    assert run.manifest["config_hash"] == straight.manifest["config_hash"]
+
+
+def test_resume_may_change_nothing_else(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    before = {p: p.read_bytes() for p in run.path.rglob("*") if p.is_file()}
+    refused = {
+        "estimator.alpha=0.5": r"was started with another estimator\.alpha; --resume may change only",
+        "train.seed=1": r"another train\.seed",
+        "train.steps=10": "is at step 40 already; train.steps or train.epochs asks for 10 steps",
+    }
+    for override, message in refused.items():
+        with pytest.raises(ConfigError, match=message):
+            resume(run, make_config(override), corpus)
+    with pytest.raises(InputError, match="was made by `gramrun train`; resume it with that command"):
+        runs.reopen(run.path, "gram-error", run.config, corpus.content_hash)
+    with pytest.raises(InputError, match="holds another corpus"):
+        runs.reopen(run.path, "train", make_config("train.steps=90"), "0" * 64)
+    assert {p: p.read_bytes() for p in run.path.rglob("*") if p.is_file()} == before
+
+
+def test_a_run_shortened_to_its_checkpoint_still_gets_its_last_record(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
+    run.checkpoints()[-1].unlink()  # killed after the checkpoint of step 30
+    shorter = make_config("train.checkpoint_every=15", "train.steps=30")
+    assert [r["step"] for r in resume(run, shorter, corpus).metrics()] == [20, 30]
+
+
+@pytest.mark.parametrize(
+    "override", ["train.seed=1", "train.gravity=3", "train.optimizer=sgd", "estimator.name=sampling"]
+)
+def test_the_checkpoint_of_another_run_is_refused(tmp_path, make_config, corpus, override):
+    """Also where every shape agrees, so that torch alone would take it."""
+    run = start(tmp_path / "r", make_config(), corpus)
+    other = run_to_the_end(tmp_path / "o", make_config(override), corpus)
+    run.checkpoint_path(40).write_bytes(other.checkpoints()[-1].read_bytes())
+    with pytest.raises(InputError, match="is the checkpoint of another configuration, command or corpus"):
+        checkpoints.restore(run, Trainer(run.config, corpus))
+    with pytest.raises(InputError, match="is the checkpoint of another"):
+        evaluate_run(run, corpus, "validation")
+
+
+def test_every_damaged_byte_of_a_checkpoint_is_noticed(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    file = run.checkpoints()[-1]
+    whole = file.read_bytes()
+    expected = checkpoints.load(file)["trainer"]["model"]
+    random = np.random.default_rng(0)
+    refused = 0
+    for position in random.integers(len(whole), size=150):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << int(random.integers(8))
+        file.write_bytes(damaged)
+        try:
+            found = checkpoints.load(file)["trainer"]["model"]
+        except InputError:
+            refused += 1
+        else:  # a byte of padding, or of a time stamp
+            assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert refused > 75
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        with pytest.raises(InputError, match="torn or damaged"):
+            checkpoints.load(file)
+    for junk in (b"PK\x03\x04" + bytes(200), random.bytes(5000)):
+        file.write_bytes(junk)
+        with pytest.raises(InputError, match="torn or damaged"):
+            checkpoints.load(file)
+
+
+def test_damaged_run_files_are_named(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    (run.path / "metrics.jsonl").write_text('{"step": 1\n{"step": 2}\n')
+    with pytest.raises(InputError, match=r"metrics\.jsonl line 1: damaged"):
+        run.metrics()
+    (run.path / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match=r"manifest\.json: damaged \(no data_hash\)"):
+        evaluate_run(run, corpus, "validation")
 
 
 def test_resume_on_other_data_is_refused(tmp_path, make_config, corpus):
@@ -120,11 +203,8 @@ def test_interruption_saves_and_resume_ends_like_a_straight_run(tmp_path, make_c
     ):
         fit(run, trainer, corpus)
     assert run.manifest["status"] == "interrupted"
-    resumed, state = Trainer(config, corpus), checkpoints.load_newest(run)
-    resumed.load_state_dict(state["trainer"])
-    assert resumed.step == 25
-    run.truncate_metrics(resumed.step)
-    fit(run, resumed, corpus, state["losses"])
+    assert [p.name for p in run.checkpoints()] == ["step-000000025.pt"]
+    resume(run, config, corpus)
     assert timeless(run) == timeless(straight)
     assert run.manifest["status"] == "finished"
 
@@ -154,6 +234,9 @@ def test_checkpoints_run_no_code(tmp_path):
 
 
 def test_a_newer_checkpoint_schema_is_refused(tmp_path):
+    torch.save({"schema_version": 1}, tmp_path / "d.pt")
+    with pytest.raises(InputError, match="torn or damaged"):
+        checkpoints.load(tmp_path / "d.pt")
     torch.save({"schema_version": 2}, tmp_path / "c.pt")
     with pytest.raises(InputError, match="checkpoint schema 2; this gramrun reads 1"):
         checkpoints.load(tmp_path / "c.pt")
@@ -246,9 +329,9 @@ def test_labels_say_what_differs(make_config):
     base, seed, alpha, gravity = (
         make_config(*o) for o in ([], ["train.seed=4"], ["estimator.alpha=0.5"], ["train.gravity=3"])
     )
-    assert runs.labels([base, seed]) == ["SOGram α=0.1", "SOGram α=0.1"]
-    assert runs.labels([base, alpha]) == ["SOGram α=0.1", "SOGram α=0.5"]
-    assert runs.labels([base, gravity]) == ["SOGram α=0.1, gravity 10.0", "SOGram α=0.1, gravity 3.0"]
+    assert figures.labels([base, seed]) == ["SOGram α=0.1", "SOGram α=0.1"]
+    assert figures.labels([base, alpha]) == ["SOGram α=0.1", "SOGram α=0.5"]
+    assert figures.labels([base, gravity]) == ["SOGram α=0.1, gravity 10.0", "SOGram α=0.1, gravity 3.0"]
 
 
 def test_config_survives_the_run_directory(tmp_path, make_config, corpus):

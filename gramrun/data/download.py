@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from gramrun.errors import InputError, RunError
 
-USER_AGENT = "gramrun (https://pypi.org/project/gramrun)"
+USER_AGENT = "gramrun (reproduction of arXiv:1807.07187)"
 # Attempts in a row that bring no byte before a download is given up.
 ATTEMPTS = 3
 CONNECT_SECONDS = 10.0

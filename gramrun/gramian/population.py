@@ -44,6 +44,11 @@ class Population:
         """How many members there are: n pairs or m items."""
         return len(self.member_items)
 
+    @property
+    def weighted_items(self) -> Tensor:
+        """The items of positive weight: int64, ascending."""
+        return self.item_weights.nonzero().squeeze(1)
+
 
 def make_population(pair_items: Tensor, items: int, weighting: Weighting) -> Population:
     """Make the population of one side from its column of the training pairs.

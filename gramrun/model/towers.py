@@ -10,8 +10,10 @@ A tower without hidden layers is linear: each table has the embedding's own widt
 bags, which is matrix factorisation with features. Features of the two sides that name one vocabulary
 share one table (paper, footnote 1).
 
-Initial scale. Table entries are N(0, s²) and dense layers are He normal, so that an embedding's entries
-keep the scale s whatever the depth. What s must avoid is stated in `configs/README.md`.
+Initial scale. Table entries are N(0, s²), dense layers He normal with zero biases. One-hot features alone
+then give embeddings whose entries have scale s whatever the depth; every further term of a sum (bags of
+several values, features of a linear tower, the skip) adds its variance. What s must avoid is in
+`configs/README.md`.
 """
 
 from __future__ import annotations

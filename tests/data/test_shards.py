@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -182,3 +183,35 @@ def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_kept
     with new_file(tmp_path / "x.json") as temporary:
         temporary.write_text("{}")
     assert sorted(os.listdir(tmp_path)) == [f".c.{os.getppid()}.partial", "c", "x.json"]
+
+
+def test_a_process_number_that_came_round_again_blocks_nothing(tmp_path):
+    (tmp_path / f".c.{os.getpid()}.partial").mkdir()
+    write(tmp_path / "c")
+    assert os.listdir(tmp_path) == ["c"]
+
+
+def test_killed_between_the_two_renames_the_old_folder_comes_back(tmp_path):
+    old = write(tmp_path / "c")
+    (tmp_path / "c").rename(tmp_path / ".c.replaced")
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "c"):
+        raise KeyboardInterrupt
+    assert shards.open_corpus(tmp_path / "c").content_hash == old["content_hash"]
+    assert os.listdir(tmp_path) == ["c"]
+
+
+def test_interrupted_between_the_two_renames_the_old_folder_comes_back(tmp_path, monkeypatch):
+    old = write(tmp_path / "c")
+    rename = pathlib.Path.rename
+
+    def interrupted(self, target):
+        if self.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "c", split_seed=1)
+    monkeypatch.undo()
+    assert shards.open_corpus(tmp_path / "c").content_hash == old["content_hash"]
+    assert os.listdir(tmp_path) == ["c"]

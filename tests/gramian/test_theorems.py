@@ -76,6 +76,34 @@ def test_proposition_3_unbiased(arguments, weighting):
     torch.testing.assert_close(total / len(draws), definition(theta, weighting), atol=1e-7, rtol=0)
 
 
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_proposition_2_sag_stays_positive_semidefinite(weighting):
+    """β = 1/n: over every sequence of two batches, from stale caches, Ĝ is the Gramian of some n vectors.
+
+    Those vectors are the proof's own: the cached ones, with the batch's replaced. SAGA fails on the same draws.
+    """
+    theta, stale = embeddings(1), 2 * embeddings(2)
+    population = make_population(PAIR_ITEMS, ITEMS, weighting)
+    worst = {"1/n": 0.0, "1": 0.0}
+    for beta in worst:
+        for first, second in itertools.product(batches(population), repeat=2):
+            estimator = make_estimator(
+                "sagram", embedding_dim=DIM, population=population, beta=beta, project=False
+            ).double()
+            estimator.start(stale)
+            vectors = stale[population.member_items].clone()
+            for members, parameters in ((first, theta), (second, 0.1 * theta)):
+                fresh = parameters[population.member_items[members]]
+                estimator.observe(members, fresh)
+                vectors[members] = fresh
+                if beta == "1/n":
+                    expected = vectors.T @ vectors / population.size
+                    torch.testing.assert_close(estimator.gramian, expected, atol=1e-7, rtol=1e-6)
+                worst[beta] = min(worst[beta], float(torch.linalg.eigvalsh(estimator.gramian)[0]))
+    assert worst["1/n"] > -1e-7  # weights of items are float32
+    assert worst["1"] < -0.1
+
+
 def test_sag_is_biased():
     """β = 1/n is not unbiased where caches are stale: the enumeration above can fail."""
     theta, stale = embeddings(1), embeddings(2)
@@ -147,30 +175,54 @@ def test_proposition_5_on_a_standing_trajectory(weighting):
     assert spread < variance * alpha / (2 - alpha)
 
 
-def test_proposition_5_variance_becomes_stationary():
-    """The bound is the limit: iterating the exact second moment recursion reaches σ² α/(2−α)."""
-    alpha, variance, spread = 0.05, 7.0, 0.0
-    for _ in range(2000):
-        spread = (1 - alpha) ** 2 * spread + alpha**2 * variance
-    assert spread == pytest.approx(variance * alpha / (2 - alpha))
+def test_proposition_5_variance_bound_is_reached_and_never_passed():
+    """Over many steps on a standing trajectory the exact variance grows to σ² α/(2−α), by its recursion.
+
+    Var Ĝ(t) = (1−α)² Var Ĝ(t−1) + α² σ² holds because draws are independent; each of its two coefficients
+    is read off the estimator itself.
+    """
+    alpha = 0.05
+    population = make_population(PAIR_ITEMS, ITEMS, "frequency")
+    estimator = make_estimator("sogram", embedding_dim=1, population=population, alpha=alpha).double()
+    estimator.gramian.fill_(1.0)
+    estimator.observe(torch.tensor([0]), torch.zeros(1, 1, dtype=torch.double))
+    kept = float(estimator.gramian)
+    estimator.gramian.zero_()
+    estimator.observe(torch.tensor([0]), torch.ones(1, 1, dtype=torch.double))
+    taken = float(estimator.gramian)
+    variance, history = 0.0, []
+    for _ in range(500):
+        variance = kept**2 * variance + taken**2 * 1.0
+        history.append(variance)
+    bound = alpha / (2 - alpha)
+    assert max(history) <= bound
+    assert history[-1] == pytest.approx(bound)
 
 
-def test_proposition_5_bias_on_a_moving_trajectory():
-    """‖Ḡ(t) − G(t)‖ ≤ δ(1/α − 1) + (1−α)^t ‖G(t)‖, with Ḡ found by enumerating every sequence."""
+def test_proposition_5_on_a_moving_trajectory():
+    """Mean, variance and both bounds of the proposition, with every sequence of draws enumerated."""
     alpha, length = 0.4, 3
     population = make_population(PAIR_ITEMS, ITEMS, "frequency")
     thetas = [embeddings(6) + 0.3 * t * embeddings(7) for t in range(length)]
     exact = [definition(theta, "frequency") for theta in thetas]
     delta = max(float(torch.linalg.norm(b - a)) for a, b in itertools.pairwise(exact))
-    total = torch.zeros(DIM, DIM, dtype=torch.double)
-    sequences = list(itertools.product(range(population.size), repeat=length))
-    for draws in sequences:
+    finals = []
+    for draws in itertools.product(range(population.size), repeat=length):
         estimator = make_estimator("sogram", embedding_dim=DIM, population=population, alpha=alpha).double()
         for theta, member in zip(thetas, draws, strict=True):
             estimator.observe(torch.tensor([member]), theta[population.member_items[[member]]])
-        total += estimator.gramian
+        finals.append(estimator.gramian)
     smoothed = sum(alpha * (1 - alpha) ** (length - 1 - t) * g for t, g in enumerate(exact))
-    torch.testing.assert_close(total / len(sequences), smoothed)
+    torch.testing.assert_close(torch.stack(finals).mean(0), smoothed)
+    spread = float((torch.stack(finals) - smoothed).square().sum((1, 2)).mean())
+    variances = [
+        sum(float((torch.outer(t[i], t[i]) - g).square().sum()) for i in PAIR_ITEMS.tolist())
+        / len(PAIR_ITEMS)
+        for t, g in zip(thetas, exact, strict=True)
+    ]
+    weights = [alpha * (1 - alpha) ** (length - 1 - t) for t in range(length)]
+    assert spread == pytest.approx(sum(w**2 * v for w, v in zip(weights, variances, strict=True)))
+    assert spread <= max(variances) * alpha / (2 - alpha)
     bias = float(torch.linalg.norm(smoothed - exact[-1]))
     bound = delta * (1 / alpha - 1) + (1 - alpha) ** length * float(torch.linalg.norm(exact[-1]))
     assert 0.1 * bound < bias <= bound

@@ -103,14 +103,26 @@ def test_seed_decides_the_parameters():
 
 
 @torch.no_grad()
-def test_initial_scale_survives_the_depth():
-    """He initialisation: an embedding's entries keep the tables' scale s within a factor of two."""
-    items = 2000
-    left = [FeatureColumn("user", torch.arange(items + 1), torch.arange(items, dtype=torch.int32))]
-    for hidden in ((), (128,), (256, 64)):
-        two_tower = TwoTower(left, left, {"user": items}, TowerShape(32, 64, hidden, table_scale=0.1), seed=0)
-        spread = float(two_tower.left_embeddings(torch.arange(items)).square().mean().sqrt())
-        assert 0.05 < spread < 0.2
+def test_initial_scale_is_what_the_documentation_says():
+    """One-hot: s at any depth. MovieLens-like sides: variances of summed bags and features add up, as does a skip."""
+    items, s = 3000, 0.1
+    one = FeatureColumn("user", torch.arange(items + 1), torch.arange(items, dtype=torch.int32))
+    year = FeatureColumn("year", torch.arange(items + 1), torch.arange(items, dtype=torch.int32) % 500)
+    two_genres = FeatureColumn(
+        "genre", torch.arange(items + 1) * 2, torch.arange(2 * items, dtype=torch.int32) % 999
+    )
+    sizes = {"user": items, "year": 500, "genre": 999}
+
+    def spread(columns, hidden, skip=False):
+        shape = TowerShape(32, 64, hidden, skip=skip, table_scale=s)
+        two_tower = TwoTower(columns, columns, sizes, shape, seed=0)
+        return float(two_tower.left_embeddings(torch.arange(items)).square().mean().sqrt())
+
+    for hidden in ((), (512,), (512, 256)):
+        assert spread([one], hidden) == pytest.approx(s, rel=0.15)
+    assert spread([one, year, two_genres], ()) == pytest.approx(s * (1 + 1 + 2) ** 0.5, rel=0.15)
+    assert spread([one, year, two_genres], (512,)) == pytest.approx(s * ((1 + 1 + 2) / 3) ** 0.5, rel=0.15)
+    assert spread([one], (512,), skip=True) == pytest.approx(s * 2**0.5, rel=0.15)
 
 
 def test_parameter_groups_are_complete_and_disjoint():

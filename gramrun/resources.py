@@ -11,7 +11,7 @@ import torch
 
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import PreparedCorpus
-from gramrun.runs import provenance
+from gramrun.provenance import provenance
 from gramrun.training import Trainer, check_fits, make_model
 
 _TIMED_STEPS = 50
@@ -53,6 +53,7 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     yield f"steps: {steps:,} of batch {config.train.batch_size:,} ({epochs:.2f} epochs)"
     parameters = sum(p.numel() for p in make_model(config, corpus).parameters())
     yield f"parameters: {parameters:,}"
+    watched = sum(cache_bytes(config, estimator, corpus) for estimator in config.gram_error.estimators)
     copies = 1 + _OPTIMIZER_COPIES[config.train.optimizer]
     caches = cache_bytes(config, config.estimator, corpus)
     shards = sum(file["bytes"] for file in corpus.manifest["files"].values())
@@ -63,6 +64,8 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         "about 400 MB for python and torch on top"
     )
     yield f"disk: {_size(2 * (4 * parameters * copies + caches))} for two checkpoints"
+    if watched:
+        yield f"gram-error: {_size(watched)} more of memory, and twice that of disk until it is finished"
 
 
 def cache_bytes(config: RunConfig, estimator: EstimatorSection, corpus: PreparedCorpus) -> int:
