@@ -183,6 +183,7 @@ def gram_error(
     corpus = open_corpus(resolved.data.path)
     run, trainer = _open("gram-error", path, resolved, corpus, resume=resume, force=force)
     if resume and run.field("status") == "finished":
+        room.check_finished(run)
         typer.echo(f"{run.path}: finished already; nothing to do")
         return
     observers = room.Observers(resolved.gram_error.estimators, trainer)

@@ -29,17 +29,18 @@ class Interval(Section):
     count: float = Field(ge=0)
     unit: Literal["steps", "epochs"]
 
-    PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"(\d+(?:\.\d+)?)\s*(steps?|epochs?)?")
+    PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"(\d+) *(steps?)?|(\d+(?:\.\d+)?) *(epochs?)")
 
     @model_validator(mode="before")
     @classmethod
     def _parse(cls, value: object) -> object:
-        if isinstance(value, bool) or not isinstance(value, int | str):
+        if isinstance(value, dict | Interval):
             return value
         match = cls.PATTERN.fullmatch(str(value).strip())
         if not match:
             raise ValueError(f"{value!r} is neither a number of steps nor like '1 epoch' or '500 steps'")
-        return {"count": float(match[1]), "unit": (match[2] or "steps").rstrip("s") + "s"}
+        steps, _, epochs, _ = match.groups()
+        return {"count": float(steps or epochs), "unit": "steps" if steps else "epochs"}
 
     def steps(self, pairs: int, batch_size: int) -> int:
         """The interval in steps, at least 1 where it is not 0."""

@@ -41,6 +41,8 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
     sources: dict[tuple[str, ...], str] = {path: f"{file} line {line}" for path, line in lines.items()}
     for override in overrides:
         path = _apply_override(values, override)
+        for key in [key for key in sources if key[: len(path)] == path]:
+            del sources[key]  # what the file said below this key is no more
         sources[path] = f"--set {override}"
         for depth in range(1, len(path)):
             sources.setdefault(path[:depth], f"--set {override}")  # a section that the override opened
@@ -166,6 +168,8 @@ def _describe(
         message = f"{where}: {dotted} must be a section with keys of its own, not {first['input']!r}"
     elif first["type"] == "missing":
         message = f"{where}: {dotted} is missing"
+    elif first["type"] in _PLAIN_TYPES:
+        message = f"{where}: {dotted} must be {_PLAIN_TYPES[first['type']]}, not {first['input']!r}"
     else:
         reason = str(first["msg"]).removeprefix("Value error, ")
         given = first.get("input")
@@ -173,6 +177,10 @@ def _describe(
         message = f"{where}: {dotted}: {reason[0].lower() + reason[1:]}{shown}"
     more = len(problems) - 1
     return message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
+
+
+# Where pydantic's own words speak of Python.
+_PLAIN_TYPES = {"path_type": "a path", "tuple_type": "a list, such as [128]", "invalid_key": "a key of text"}
 
 
 def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
@@ -188,14 +196,31 @@ def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
 
 
 def _nearest(kind: type[Section], path: tuple[str, ...]) -> str:
-    """Name the most similar valid key: first by its last part, so that a wrong section is found too."""
-    valid = list(keys_of(kind))
+    """Name the most similar valid key: in the section where it stands, or by its last part in any other."""
+    section: type[Section] | None = kind
+    for part in path[:-1]:
+        if section is not None and not part.isdigit():
+            field = section.model_fields.get(part)
+            section = _section_in(field.annotation) if field else None
     sections = list(kind.model_fields)
-    dotted = ".".join(path)
+    here = [".".join([*path[:-1], name]) for name in section.model_fields] if section else []
+    valid = list(keys_of(kind))
     same_name = [key for key in valid if key.rsplit(".", 1)[-1] == path[-1]]
-    candidates = valid + sections if len(path) > 1 else sections + valid
-    close = difflib.get_close_matches(dotted, candidates, n=1, cutoff=0.6) or same_name
+    elsewhere = valid + sections if len(path) > 1 else sections + valid
+    close = (
+        difflib.get_close_matches(".".join(path), here, n=1, cutoff=0.6)
+        or difflib.get_close_matches(".".join(path), elsewhere, n=1, cutoff=0.6)
+        or same_name
+    )
     return f"; did you mean {close[0]}?" if close else f"; valid sections are {', '.join(sections)}"
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """The section that an annotation is, or is a list of; None for plain values."""
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, Section):
+            return candidate
+    return None
 
 
 def documented_keys(kind: type[Section]) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gramrun import checkpoints, runs
 from gramrun.config import EstimatorSection, RunConfig
+from gramrun.config_loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file
@@ -109,6 +110,16 @@ def check_config(config: RunConfig) -> None:
         raise ConfigError("gram_error.estimators is empty; list the estimators that watch the trajectory")
     if not config.gram_error.every.count:
         raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
+
+
+def check_finished(run: Run) -> None:
+    """Check that a finished run was not asked to go on: its caches are gone.
+
+    Raises:
+        ConfigError: when the configuration asks for another length.
+    """
+    if run.field("config_hash") != config_hash(run.config):
+        raise ConfigError(f"{run.path}: is finished, and cannot be lengthened; start anew with --force")
 
 
 def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:

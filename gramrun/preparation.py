@@ -52,9 +52,9 @@ def prepare_corpus(
     known = _existing(output, origin["fingerprint"], force)
     if known is not None:
         return known, False
-    if raw is not None and not raw.verified:
-        _log.warning("%s: not verified: %s", raw.origin, raw.note)
     corpus = _read(name, config, raw)
+    if raw is not None and not raw.verified and name != "atomic":
+        _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
     manifest = shards.write_corpus(
         corpus,
         output,
@@ -83,6 +83,12 @@ def _read(name: str, config: PrepareConfig, raw: RawFiles | None) -> Corpus:
         return synthetic.generate(**config.synthetic.model_dump())
     assert raw is not None
     return atomic.read(raw) if name == "atomic" else movielens.read(name, raw)
+
+
+def _shortfall(name: str, corpus: Corpus) -> str:
+    """Say so where ratings are missing: a file cut off between two lines reads like a whole one."""
+    official, read = sources.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
+    return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
 
 
 def _origin(name: str, config: PrepareConfig, raw: RawFiles | None) -> dict[str, Any]:

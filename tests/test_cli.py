@@ -135,6 +135,8 @@ def test_gram_error_resumes(gramrun, corpus_path):
     first = Path("g/gram_error.csv").read_text()
     assert gramrun("gram-error", "--output", "g", "--resume")[0] == 0
     assert Path("g/gram_error.csv").read_text() == first
+    code, _, err = gramrun("gram-error", "--output", "g", "--resume", "--set", "train.steps=50")
+    assert (code, "is finished, and cannot be lengthened" in err) == (2, True)
 
 
 BAD = {
@@ -229,6 +231,15 @@ def test_own_pairs_through_atomic_files(gramrun, tmp_path):
     (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\n" + rows)
     code, out, _ = gramrun("prepare", "atomic", "--source", "mine", "--output", "d")
     assert (code, "7 left items, 11 right items, 77 pairs" in out) == (0, True)
+
+
+def test_a_rating_beyond_float32_is_refused(gramrun, tmp_path):
+    (tmp_path / "mine").mkdir()
+    text = "user_id:token\titem_id:token\trating:float\na\tx\t1\nb\tx\t1e300\n"
+    (tmp_path / "mine" / "mine.inter").write_text(text)
+    code, _, err = gramrun("prepare", "atomic", "--source", "mine", "--output", "d")
+    assert code == 2
+    assert err.startswith("gramrun: mine/mine.inter line 3: rating is beyond the range of a 32-bit float")
 
 
 def test_debug_shows_the_traceback(monkeypatch, tmp_path):

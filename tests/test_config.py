@@ -72,6 +72,11 @@ BAD_OVERRIDES = {
     "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
     "model.skip=true": "skip: true needs hidden layers",
     "data=3": "data must be a section with keys of its own, not 3",
+    "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
+    "data.path=": "data.path must be a path, not None",
+    "evaluation.every=1.5": "neither a number of steps nor like '1 epoch'",
+    "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
+    "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
     "nonsense": "--set nonsense: must look like section.key=value",
     "train.seed=[": "--set train.seed=[: the value is not valid YAML",
     "gram_error.estimators.0.alpha=1": "has no entry 0",

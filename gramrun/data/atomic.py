@@ -105,6 +105,10 @@ def read(files: RawFiles) -> Corpus:
 
     left, left_keys = _encode(inter, frame, user_field)
     right, right_keys = _encode(inter, frame, item_field)
+    if "rating" in frame:
+        too_large = frame["rating"].abs().to_numpy() > np.finfo(np.float32).max
+        if too_large.any():
+            raise inter.text.error(int(too_large.argmax()), "rating is beyond the range of a 32-bit float")
     kept = distinct_pairs(left, right, [frame[f].to_numpy() for f in ("timestamp", "rating") if f in frame])
     users = _side(files, f"{name}.user", "user", user_field, left_keys)
     items = _side(files, f"{name}.item", "item", item_field, right_keys)
