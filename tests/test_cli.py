@@ -239,7 +239,7 @@ def test_a_rating_beyond_float32_is_refused(gramrun, tmp_path):
     (tmp_path / "mine" / "mine.inter").write_text(text)
     code, _, err = gramrun("prepare", "atomic", "--source", "mine", "--output", "d")
     assert code == 2
-    assert err.startswith("gramrun: mine/mine.inter line 3: rating is beyond the range of a 32-bit float")
+    assert err.startswith("gramrun: mine/mine.inter, line 3: rating is beyond the range of a 32-bit float")
 
 
 def test_debug_shows_the_traceback(monkeypatch, tmp_path):
