@@ -6,13 +6,14 @@ DATASET ?= movielens-100k
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
-.PHONY: help setup test test-all smoke reproduce bench lint clean
+.PHONY: help setup test test-all smoke reproduce reference bench lint clean
 
 help:
 	@echo "make reproduce [DATASET=movielens-1m]  raw data to tables and pictures in results/"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
+	@echo "make reference   the same, copied to results/reference/ to be committed"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"
 
@@ -35,6 +36,11 @@ setup: $(VENV)/.installed-dev
 
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --dataset $(DATASET)
+
+# What is committed of a reproduction: tables, pictures and manifests, no checkpoints.
+reference: reproduce
+	mkdir -p results/reference/$(DATASET)
+	cp results/$(DATASET)/RESULTS.md results/$(DATASET)/runs.json results/$(DATASET)/*.png results/reference/$(DATASET)/
 
 smoke: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/smoke.sh

@@ -20,6 +20,7 @@ def write_report(dataset: str, results: Path) -> Path:
     parts = [
         f"# {dataset}: results",
         _provenance(dataset, corpus, first, _core_minutes(results)),
+        "Every run's manifest and evaluation is in [runs.json](runs.json).",
         "## Ranking",
         _protocol(results),
         *(_table(results, heading) for heading in dict.fromkeys(m.table for m in METHODS)),
@@ -30,9 +31,20 @@ def write_report(dataset: str, results: Path) -> Path:
         "![Gramian error](gram-error.png)",
         "![Trade-off over α](trade-off.png)",
     ]
+    runs.write_json(results / "runs.json", _manifests(results))
     path = results / "RESULTS.md"
     runs.write_text(path, "\n\n".join(parts) + "\n")
     return path
+
+
+def _manifests(results: Path) -> dict[str, Any]:
+    """Each run's manifest with its evaluation, by name: what stands behind every number of the tables."""
+    manifests = {}
+    for path in sorted((results / "runs").iterdir()):
+        evaluation = path / runs.EVALUATION
+        measured = runs.read_json(evaluation) if evaluation.exists() else {}
+        manifests[path.name] = {**runs.open_run(path).manifest, "evaluation": measured}
+    return manifests
 
 
 def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], minutes: float) -> str:
