@@ -1,6 +1,7 @@
 """The program: ``gramrun`` and ``python -m gramrun``."""
 
 import signal
+import sys
 
 from gramrun.interruption import Interrupted, raise_interrupted
 
@@ -14,6 +15,7 @@ def main() -> None:
 
         cli.main()
     except Interrupted as interruption:  # during the import; the command line reports its own
+        print(f"gramrun: {interruption}", file=sys.stderr)
         raise SystemExit(interruption.exit_code) from None
 
 
