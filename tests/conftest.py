@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+# The suite runs one process a core: more threads than that only wait for one another. Set before torch loads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
