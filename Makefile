@@ -10,10 +10,10 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 help:
 	@echo "make reproduce [DATASET=movielens-1m]  raw data to tables and pictures in results/"
+	@echo "make reference   make reproduce, its tables and pictures copied to results/reference/"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
-	@echo "make reference   the same, copied to results/reference/ to be committed"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"
 

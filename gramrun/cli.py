@@ -55,21 +55,30 @@ class PlotKind(StrEnum):
     trade_off = "trade-off"
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gramrun {version('gramrun')}")
+        raise typer.Exit()
+
+
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"gramrun {installed('gramrun')}")
-        raise typer.Exit()
+    """The options that stand before a command; `_fail` looks for --debug itself."""
 
 
 @app.command()
 def prepare(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="See `gramrun prepare --help`.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="One of the names above.")],
     output: Annotated[Path, typer.Option("--output", help="The folder of the prepared corpus.")],
     source: Annotated[
         Path | None, typer.Option("--source", help="A folder or archive with the raw files.")

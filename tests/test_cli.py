@@ -225,12 +225,25 @@ def test_a_prepared_folder_is_protected(gramrun, tmp_path):
     assert (tmp_path / "photos" / "a.jpg").exists()
 
 
-def test_own_pairs_through_atomic_files(gramrun, tmp_path):
+def test_own_pairs_with_features_through_atomic_files_to_a_trained_model(gramrun, tmp_path):
+    """The README's "Your own pairs", to its end."""
     (tmp_path / "mine").mkdir()
-    rows = "".join(f"u{i % 7}\ti{i % 11}\n" for i in range(77))
-    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\n" + rows)
-    code, out, _ = gramrun("prepare", "atomic", "--source", "mine", "--output", "d")
-    assert (code, "7 left items, 11 right items, 77 pairs" in out) == (0, True)
+    rows = "".join(f"u{i % 23}\ti{i % 31}\t{1 + i % 5}\n" for i in range(600))
+    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\trating:float\n" + rows)
+    items = "".join(f"i{i}\t{'crime' if i % 2 else 'crime drama'}\n" for i in range(31))
+    (tmp_path / "mine" / "mine.item").write_text("item_id:token\tgenre:token_seq\n" + items)
+    code, out, _ = gramrun("prepare", "atomic", "--source", "mine", "--output", "data/mine")
+    assert (code, "23 left items, 31 right items, 600 pairs" in out) == (0, True)
+    code, out, err = gramrun(
+        "train", "--config", CONFIG, *SMALL, "--set", "data.path=data/mine", "--output", "r"
+    )
+    assert code == 0, err
+    assert gramrun("evaluate", "r")[0] == 0
+
+
+def test_version(gramrun):
+    code, out, _ = gramrun("--version")
+    assert (code, out.startswith("gramrun 0.")) == (0, True)
 
 
 def test_a_rating_beyond_float32_is_refused(gramrun, tmp_path):

@@ -108,7 +108,7 @@ class Tower(nn.Module):
 
     def forward(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
         """Embed `items`, int64, shape (B,): returns (B, k)."""
-        bags = [column(items, tables[column.vocabulary]) for column in self.columns]  # type: ignore[index]
+        bags = [column(items, tables[_table_name(str(column.vocabulary))]) for column in self.columns]
         if self.output is None:
             embeddings = sum(bags[1:], start=bags[0])
         else:
@@ -119,6 +119,11 @@ class Tower(nn.Module):
             if self.skip is not None:
                 embeddings = embeddings + self.skip(inputs)
         return embeddings if self.linear_output else functional.relu(embeddings)
+
+
+def _table_name(vocabulary: str) -> str:
+    """A vocabulary's name as torch takes it: without dots, and unlike any attribute of a `ModuleDict`."""
+    return "table:" + vocabulary.replace("%", "%25").replace(".", "%2E")
 
 
 class TwoTower(nn.Module):
@@ -146,7 +151,7 @@ class TwoTower(nn.Module):
         used = sorted({column.vocabulary for column in [*left, *right]})
         self.tables = nn.ModuleDict(
             {
-                name: nn.EmbeddingBag(
+                _table_name(name): nn.EmbeddingBag(
                     vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
                 )
                 for name in used

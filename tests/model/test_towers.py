@@ -30,8 +30,8 @@ def literal(two_tower, tower, bags, shape):
     """One item's embedding by loops over features and entries, as the module's docstring has it."""
     inputs = []
     for column, values in zip(tower.columns, bags, strict=True):
-        rows = [two_tower.tables[column.vocabulary].weight[i] for i in values]
-        width = two_tower.tables[column.vocabulary].weight.shape[1]
+        rows = [two_tower.tables[f"table:{column.vocabulary}"].weight[i] for i in values]
+        width = two_tower.tables[f"table:{column.vocabulary}"].weight.shape[1]
         total = [sum(float(row[d]) for row in rows) for d in range(width)]
         if shape["bag"] == "mean" and rows:
             total = [value / len(rows) for value in total]
@@ -160,3 +160,11 @@ def test_squared_error_by_hand():
     assert squared_error(u, v, 1.0) == pytest.approx((16 + 4) / 2)
     assert squared_error(u, v, torch.tensor([4.0, -1.0])) == pytest.approx(0.5)
     assert math.isnan(squared_error(u * math.nan, v, 1.0))
+
+
+@pytest.mark.parametrize("name", ["item.genre", "items", "keys", "type", "50%", "a b"])
+def test_any_vocabulary_name_makes_a_table(name):
+    column = FeatureColumn(name, torch.arange(4), torch.arange(3, dtype=torch.int32))
+    two_tower = TwoTower([column], [column], {name: 3}, TowerShape(3, 4, (5,)), seed=0)
+    assert two_tower.left_embeddings(torch.arange(3)).shape == (3, 3)
+    two_tower.load_state_dict(two_tower.state_dict())
