@@ -14,6 +14,7 @@ arXiv:1807.07187). Where each item of the paper lives:
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
     Section 4.2                Gramian error on one trajectory      gramrun.gram_error
     Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation, gramrun.ranking
+    Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
 The command line is `gramrun.cli`; the training loop is `gramrun.training`.

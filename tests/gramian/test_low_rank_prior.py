@@ -1,0 +1,309 @@
+"""Priors against their definitions: expectations by enumeration, the SVD by numpy's dense one, files by damage."""
+
+import io
+import itertools
+import zipfile
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.sparse import linalg
+
+from gramrun.errors import InputError, RunError
+from gramrun.gramian import low_rank_prior
+from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, save_prior, svd_prior
+
+
+def dense(prior):
+    return prior.left.double() @ prior.right.double().T
+
+
+def random_pairs(left_items=30, right_items=17, density=0.3, seed=0):
+    """The distinct pairs of a random 0/1 matrix, and the matrix."""
+    matrix = np.random.default_rng(seed).random((left_items, right_items)) < density
+    left, right = (torch.from_numpy(index) for index in np.nonzero(matrix))
+    return left, right, matrix.astype(float)
+
+
+# Popularity
+
+
+def test_popularity_is_the_expectation_over_every_way_to_join_the_ends():
+    left_ends, right_ends = [0, 0, 1, 2], [0, 1, 1, 1]
+    total = [[0, 0], [0, 0], [0, 0]]
+    joins = list(itertools.permutations(right_ends))
+    for join in joins:
+        for x, y in zip(left_ends, join, strict=True):
+            total[x][y] += 1
+    expected = [[Fraction(count, len(joins)) for count in row] for row in total]
+    prior = popularity_prior(torch.tensor([2, 1, 1]), torch.tensor([1, 3]))
+    assert prior.rank == 1
+    by_hand = [[Fraction(2, 4), Fraction(6, 4)], [Fraction(1, 4), Fraction(3, 4)]]
+    assert expected == [*by_hand, by_hand[1]]
+    np.testing.assert_allclose(dense(prior).numpy(), np.array(expected, dtype=float), rtol=1e-6)
+
+
+def test_popularity_keeps_the_margins_and_the_number_of_pairs():
+    _, _, matrix = random_pairs()
+    p = dense(popularity_prior(*(torch.from_numpy(matrix.sum(axis)).int() for axis in (1, 0)))).numpy()
+    np.testing.assert_allclose(p.sum(1), matrix.sum(1), rtol=1e-6)
+    np.testing.assert_allclose(p.sum(0), matrix.sum(0), rtol=1e-6)
+    assert p.sum() == pytest.approx(matrix.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("right", [[3, 3], [0, 0]])
+def test_frequencies_of_different_pairs_are_refused(right):
+    with pytest.raises(ValueError, match="both sides have the same pairs"):
+        popularity_prior(torch.tensor([0, sum(right) - 1 if sum(right) else 0]), torch.tensor(right))
+
+
+# SVD
+
+
+@pytest.mark.parametrize("shape", [(30, 17), (17, 30), (12, 12)])
+@pytest.mark.parametrize("rank", [1, 4, 11])
+def test_svd_is_the_truncated_dense_one(shape, rank):
+    left, right, matrix = random_pairs(*shape)
+    prior = svd_prior(left, right, *shape, rank, seed=0)
+    u, sigma, vt = np.linalg.svd(matrix)
+    best = (u[:, :rank] * sigma[:rank]) @ vt[:rank]
+    p = dense(prior).numpy()
+    np.testing.assert_allclose(p, best, atol=1e-5)
+    # Eckart and Young: no matrix of this rank comes closer than the singular values that were left out.
+    assert np.linalg.norm(matrix - p) == pytest.approx(np.sqrt((sigma[rank:] ** 2).sum()), rel=1e-5, abs=1e-5)
+    for factor in (prior.left, prior.right):  # QᵀQ = RᵀR = Σ
+        np.testing.assert_allclose((factor.T @ factor).numpy(), np.diag(sigma[:rank]), atol=1e-4)
+
+
+def test_svd_takes_values():
+    left, right, matrix = random_pairs()
+    values = torch.from_numpy(np.random.default_rng(1).normal(size=len(left))).float()
+    matrix[left, right] = values
+    u, sigma, vt = np.linalg.svd(matrix)
+    p = dense(svd_prior(left, right, 30, 17, 3, seed=0, values=values)).numpy()
+    np.testing.assert_allclose(p, (u[:, :3] * sigma[:3]) @ vt[:3], atol=1e-5)
+
+
+def test_signs_are_fixed_and_the_seed_does_not_matter():
+    left, right, _ = random_pairs()
+    first, second = (svd_prior(left, right, 30, 17, 5, seed=seed) for seed in (0, 1))
+    torch.testing.assert_close(first.left, second.left, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(first.right, second.right, atol=1e-5, rtol=1e-5)
+    peaks = first.left.abs().argmax(0)
+    assert (first.left[peaks, torch.arange(5)] > 0).all()
+
+
+def blocks():
+    """Two users' tastes without overlap: σ = √60 twice, and nothing else, so the start soon spans it all."""
+    left = torch.arange(20).repeat_interleave(6)
+    return left, left % 2 * 6 + torch.arange(6).repeat(20)
+
+
+def test_svd_is_deterministic_even_where_singular_vectors_are_not_unique():
+    for left, right, shape in ((*random_pairs()[:2], (30, 17)), (*blocks(), (20, 12))):
+        first, second = (svd_prior(left, right, *shape, 5, seed=7) for _ in range(2))
+        assert torch.equal(first.left, second.left)
+        assert torch.equal(first.right, second.right)
+
+
+def test_a_matrix_of_lower_rank_is_met_exactly_and_the_rest_is_zero():
+    left, right = blocks()
+    prior = svd_prior(left, right, 20, 12, 5, seed=0)
+    expected = np.zeros((20, 12))
+    expected[left, right] = 1
+    np.testing.assert_allclose(dense(prior).numpy(), expected, atol=1e-6)
+    assert not prior.left[:, 2:].any()
+    assert not prior.right[:, 2:].any()
+
+
+def test_values_of_zero_give_a_zero_prior():
+    left, right, _ = random_pairs()
+    prior = svd_prior(left, right, 30, 17, 2, seed=0, values=torch.zeros(len(left)))
+    assert (prior.left.shape, prior.right.shape) == ((30, 2), (17, 2))
+    assert not dense(prior).any()
+
+
+@pytest.mark.parametrize("rank", [0, 17])
+def test_ranks_beyond_the_matrix_are_refused(rank):
+    left, right, _ = random_pairs()
+    with pytest.raises(ValueError, match=r"rank must lie in \[1, 16\]"):
+        svd_prior(left, right, 30, 17, rank, seed=0)
+
+
+def test_a_failing_iteration_is_one_line(monkeypatch):
+    left, right, _ = random_pairs()
+    monkeypatch.setattr(
+        low_rank_prior, "eigsh", lambda *a, **k: linalg.eigsh(*a, **{**k, "maxiter": 1, "ncv": 6})
+    )
+    with pytest.raises(RunError, match="the SVD of rank 5 did not converge") as caught:
+        svd_prior(left, right, 30, 17, 5, seed=0)
+    assert "\n" not in str(caught.value)
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (torch.zeros(3, 2), torch.zeros(4, 3)),
+        (torch.zeros(3, 0), torch.zeros(4, 0)),
+        (torch.zeros(3), torch.zeros(4)),
+        (torch.zeros(3, 2).double(), torch.zeros(4, 2).double()),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(left, right):
+    with pytest.raises(ValueError, match="a factor must be a float32 matrix|the ranks must agree"):
+        LowRankPrior(left, right)
+
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.integers(1, 5), st.integers(1, 5), st.integers(1, 3))
+def test_round_trip(tmp_path_factory, data, left_items, right_items, rank):
+    left, right = (
+        torch.from_numpy(data.draw(arrays.arrays(np.float32, (items, rank), elements=finite)))
+        for items in (left_items, right_items)
+    )
+    path = tmp_path_factory.mktemp("prior") / "prior.npz"
+    save_prior(LowRankPrior(left, right), path)
+    loaded = load_prior(path, left_items, right_items)
+    assert torch.equal(loaded.left, left)
+    assert torch.equal(loaded.right, right)
+    assert [file.name for file in path.parent.iterdir()] == ["prior.npz"]
+
+
+def test_any_name_is_kept_and_equal_priors_give_equal_files(tmp_path):
+    prior = LowRankPrior(torch.ones(3, 2), torch.ones(4, 2))
+    for name in ("prior", "p.dat", "q.npz"):
+        save_prior(prior, tmp_path / name)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.dat", "prior", "q.npz"]
+
+
+def test_an_interrupted_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "prior.npz"
+    save_prior(LowRankPrior(torch.ones(3, 2), torch.ones(4, 2)), path)
+
+    def stop(file, **arrays):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save_prior(LowRankPrior(torch.zeros(3, 2), torch.zeros(4, 2)), path)
+    assert (load_prior(path, 3, 4).left == 1).all()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_integers_and_doubles_become_float32(tmp_path):
+    np.savez(tmp_path / "p.npz", left=np.array([[1], [2], [3]]), right=np.full((4, 1), 0.5))
+    prior = load_prior(tmp_path / "p.npz", 3, 4)
+    assert dense(prior).tolist() == [[0.5] * 4, [1.0] * 4, [1.5] * 4]
+
+
+LEFT, RIGHT = np.ones((3, 2)), np.ones((4, 2))
+BAD_ARRAYS = {
+    "no right": ({"left": LEFT}, "has no array right"),
+    "no left": ({"Q": LEFT, "right": RIGHT}, "has no array left"),
+    "objects": ({"left": LEFT.astype(object), "right": RIGHT}, "cannot be read as .npz without pickles"),
+    "one dimension": ({"left": np.ones(3), "right": RIGHT}, "left has 1 dimensions instead of 2"),
+    "three dimensions": ({"left": LEFT, "right": RIGHT[None]}, "right has 3 dimensions instead of 2"),
+    "left items": ({"left": RIGHT, "right": RIGHT}, "left has 4 rows, but the corpus has 3 left items"),
+    "right items": ({"left": LEFT, "right": LEFT}, "right has 3 rows, but the corpus has 4 right items"),
+    "ranks": ({"left": LEFT, "right": RIGHT[:, :1]}, "left has rank 2 and right has rank 1; they must agree"),
+    "rank 0": ({"left": LEFT[:, :0], "right": RIGHT[:, :0]}, "left has rank 0"),
+    "NaN": ({"left": LEFT, "right": np.where(np.eye(4, 2), np.nan, 1)}, "right is not finite as float32 in row 0"),
+    "infinity": ({"left": np.where(np.eye(3, 2), np.inf, 1), "right": RIGHT}, "left is not finite as float32 in row 0"),
+    "beyond float32": ({"left": np.diag([1, 1e39, 1])[:, :2], "right": RIGHT}, "left is not finite as float32 in row 1"),
+    "complex": ({"left": LEFT + 1j, "right": RIGHT}, "left holds complex128, not real numbers"),
+    "text": ({"left": LEFT.astype(str), "right": RIGHT}, "left holds <U32, not real numbers"),
+    "truth values": ({"left": LEFT, "right": RIGHT > 0}, "right holds bool, not real numbers"),
+}  # fmt: skip
+
+
+def refusal(path):
+    with pytest.raises(InputError) as caught:
+        load_prior(path, 3, 4)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", BAD_ARRAYS)
+def test_bad_arrays_are_refused_by_name(tmp_path, name):
+    content, expected = BAD_ARRAYS[name]
+    np.savez(tmp_path / "p.npz", **content)
+    assert expected in refusal(tmp_path / "p.npz")
+
+
+def single_array():
+    stream = io.BytesIO()
+    np.save(stream, LEFT)
+    return stream.getvalue()
+
+
+BAD_FILES = {
+    "empty": (b"", "cannot be read as .npz"),
+    "text": (b"left,right\n", "cannot be read as .npz"),
+    "cut off": (b"PK\x03\x04 and no more", "cannot be read as .npz"),
+    "an npy": (single_array(), "holds a single array"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_are_no_npz_are_refused(tmp_path, name):
+    content, expected = BAD_FILES[name]
+    (tmp_path / "p.npz").write_bytes(content)
+    assert expected in refusal(tmp_path / "p.npz")
+
+
+def test_missing_files_and_folders_are_refused(tmp_path):
+    assert "no such file" in refusal(tmp_path / "absent.npz")
+    assert "no such file" in refusal(tmp_path)
+
+
+MEMBERS = {
+    "no magic number": (b"no array", "left is no array"),
+    "an open bracket": (single_array().replace(b"'shape': (3", b"'shape':((3"), "cannot be read as .npz"),
+    "another type": (single_array().replace(b"<f8", b"<q9"), "cannot be read as .npz"),
+    "a larger shape": (single_array().replace(b"(3, 2)", b"(9, 9)"), "cannot be read as .npz"),
+    "a shape beyond memory": (single_array().replace(b"(3, 2), }        ", b"(3, 2000000000), }"), "cannot be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_that_are_no_arrays_are_refused(tmp_path, name):
+    content, expected = MEMBERS[name]
+    assert content != single_array()
+    with zipfile.ZipFile(tmp_path / "p.npz", "w") as archive:
+        archive.writestr("left.npy", content)
+        archive.writestr("right.npy", single_array())
+    assert expected in refusal(tmp_path / "p.npz")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damage_is_refused_or_harmless(tmp_path_factory, data):
+    """Flip any byte: one line, or the same prior where the byte does not count; never another error."""
+    path = tmp_path_factory.mktemp("damage") / "p.npz"
+    prior = LowRankPrior(torch.arange(6.0).reshape(3, 2), torch.arange(8.0).reshape(4, 2))
+    save_prior(prior, path)
+    content = bytearray(path.read_bytes())
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    error = ""
+    try:
+        loaded = load_prior(path, 3, 4)
+    except InputError as refused:
+        error, loaded = str(refused), prior
+    assert "\n" not in error
+    assert torch.equal(loaded.left, prior.left)
+    assert torch.equal(loaded.right, prior.right)
