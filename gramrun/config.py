@@ -102,6 +102,25 @@ class EstimatorSection(Section):
         return f"{self.family} α={self.alpha:g}" if self.name == "sogram" else self.family
 
 
+class PriorSection(Section):
+    """What gravity pulls inner products towards (`gramrun.gramian.low_rank_prior`, Appendix C)."""
+
+    name: Literal["none", "popularity", "svd", "file"] = Field(
+        "none", description="none is 0; popularity is f_x f_y / n; svd approximates the observed matrix"
+    )
+    rank: int | None = Field(None, ge=1, description="for svd: its rank")
+    path: Path | None = Field(None, description="for file: an .npz with the arrays left and right")
+
+    @model_validator(mode="after")
+    def _its_own_keys(self) -> PriorSection:
+        for key, name, value in (("rank", "svd", self.rank), ("path", "file", self.path)):
+            if self.name == name and value is None:
+                raise ValueError(f"name: {name} needs a {key}; set train.prior.{key}")
+            if self.name != name and value is not None:
+                raise ValueError(f"{key} is for name: {name} only; drop it, or set train.prior.name: {name}")
+        return self
+
+
 class TrainSection(Section):
     """The objective and its optimisation."""
 
@@ -113,6 +132,7 @@ class TrainSection(Section):
         "frequency", description="Gramians over pairs (the paper) or over distinct items (its footnote 4)"
     )
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
+    prior: PriorSection = PriorSection()
     optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")

@@ -44,8 +44,16 @@ def test_steps_and_epochs_replace_each_other(file):
 
 def test_dump_reads_back_to_the_same(file, tmp_path):
     config = load_config(
-        RunConfig, file, ["evaluation.every=2 epochs", "estimator.beta=1/n", "train.checkpoint_every=50"]
+        RunConfig,
+        file,
+        [
+            "evaluation.every=2 epochs",
+            "estimator.beta=1/n",
+            "train.checkpoint_every=50",
+            "train.prior={name: file, path: priors/p.npz}",
+        ],
     )
+    assert config.train.prior.path == Path("priors/p.npz")
     copy = tmp_path / "copy.yaml"
     copy.write_text(dump_config(config))
     assert load_config(RunConfig, copy) == config
@@ -71,6 +79,16 @@ BAD_OVERRIDES = {
     "train.epochs=null": "give exactly one of train.epochs and train.steps",
     "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
     "model.skip=true": "skip: true needs hidden layers",
+    "train.prior.name=svd": "train.prior: name: svd needs a rank; set train.prior.rank",
+    "train.prior.name=file": "train.prior: name: file needs a path; set train.prior.path",
+    "train.prior.rank=3": "train.prior: rank is for name: svd only; drop it, or set train.prior.name: svd",
+    "train.prior={name: svd, rank: 3, path: p.npz}": "train.prior: path is for name: file only",
+    "train.prior={name: file, rank: 3, path: p.npz}": "train.prior: rank is for name: svd only",
+    "train.prior={name: popularity, rank: 1}": "train.prior: rank is for name: svd only",
+    "train.prior={name: svd, rank: 0}": "train.prior.rank: input should be greater than or equal to 1 (given: 0)",
+    "train.prior.name=pop": "train.prior.name: input should be 'none', 'popularity', 'svd' or 'file'",
+    "train.prior=svd": "train.prior must be a section with keys of its own, not 'svd'",
+    "train.prior.rnk=3": "unknown key train.prior.rnk; did you mean train.prior.rank?",
     "data=3": "data must be a section with keys of its own, not 3",
     "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
     "data.path=": "data.path must be a path, not None",
