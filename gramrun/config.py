@@ -190,6 +190,13 @@ class SplitSection(Section):
 
     validation_fraction: float = Field(0.2, gt=0, lt=1, description="expected share of validation pairs")
     seed: int = Field(0, ge=0, lt=2**32, description="another seed gives an independent split")
+    tuning_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="a corpus to choose hyper-parameters on: the validation pairs are dropped, and this "
+        "share of the training pairs takes their place",
+    )
 
 
 class SyntheticSection(Section):

@@ -15,6 +15,7 @@ from gramrun.config_loading import load_config
 from gramrun.data import atomic, movielens, shards, sources, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
+from gramrun.data.split import tuning_seed, without_validation
 from gramrun.errors import InputError
 from gramrun.provenance import provenance
 
@@ -55,12 +56,12 @@ def prepare_corpus(
     corpus = _read(name, config, raw)
     if raw is not None and not raw.verified and name != "atomic":
         _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
+    fraction, seed = config.split.validation_fraction, config.split.seed
+    if config.split.tuning_fraction is not None:
+        corpus = without_validation(corpus, fraction, seed)
+        fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
     manifest = shards.write_corpus(
-        corpus,
-        output,
-        validation_fraction=config.split.validation_fraction,
-        split_seed=config.split.seed,
-        origin=origin,
+        corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin
     )
     return manifest, True
 
@@ -93,7 +94,9 @@ def _shortfall(name: str, corpus: Corpus) -> str:
 
 def _origin(name: str, config: PrepareConfig, raw: RawFiles | None) -> dict[str, Any]:
     """Provenance for the manifest, with the fingerprint of everything that decides the shards."""
-    settings = config.model_dump(mode="json", exclude=set() if name == "synthetic" else {"synthetic"})
+    # Settings that are null are left out, so that a new one does not make every prepared corpus another.
+    unused = set() if name == "synthetic" else {"synthetic"}
+    settings = config.model_dump(mode="json", exclude=unused, exclude_none=True)
     deciding: Mapping[str, Any] = {
         "corpus": name,
         "settings": settings,

@@ -78,6 +78,25 @@ def test_the_commands_in_order(gramrun, tmp_path):
     assert "ms a step here" in out
 
 
+def test_a_tuning_corpus(gramrun):
+    settings = ["--set", "split.tuning_fraction=0.1"]
+    code, out, _ = gramrun("prepare", "synthetic", *settings, "--output", "tuning")
+    manifest = json.loads(Path("tuning/manifest.json").read_text())
+    dropped, kept = manifest["counts"]["held_out_pairs_dropped"], manifest["corpus"]["pairs"]
+    assert (code, dropped + kept) == (0, 12_000)
+    assert f"held out pairs dropped: {dropped:,}\n" in out
+    assert f"wrote tuning: 600 left items, 400 right items, {kept:,} pairs" in out
+    code, out, _ = gramrun("prepare", "synthetic", *settings, "--output", "tuning")
+    assert (code, "up to date" in out) == (0, True)
+    code, _, err = gramrun("prepare", "synthetic", "--output", "tuning")
+    assert (code, "holds synthetic-tuning prepared from other inputs, settings" in err) == (2, True)
+    code, _, err = gramrun("prepare", "synthetic", "--set", "split.tuning_fraction=1", "--output", "other")
+    assert (code, "split.tuning_fraction: input should be less than 1" in err) == (2, True)
+    assert (
+        gramrun("train", "--config", CONFIG, "--set", "data.path=tuning", *SMALL, "--output", "run")[0] == 0
+    )
+
+
 def test_dry_run_writes_nothing(gramrun, corpus_path, tmp_path):
     code, out, _ = gramrun(
         "train", "--config", CONFIG, "--set", f"data.path={corpus_path}", "--output", "r", "--dry-run"

@@ -1,8 +1,10 @@
 import json
 import zipfile
 
+import numpy as np
 import pytest
 
+from gramrun.data import shards
 from gramrun.errors import InputError
 from gramrun.preparation import prepare_corpus
 
@@ -73,3 +75,93 @@ def test_damaged_shards_are_named_and_force_mends_them(tmp_path):
         prepare(tmp_path, source)
     assert prepare(tmp_path, source, force=True)[1]
     assert not prepare(tmp_path, source)[1]
+
+
+SPLIT = ["split.validation_fraction=0.25", "split.seed=3", "synthetic.left_items=80"]
+
+
+@pytest.fixture
+def both(tmp_path):
+    """The ordinary corpus and the tuning corpus of one split."""
+    for name, settings in (("ordinary", SPLIT), ("tuning", [*SPLIT, "split.tuning_fraction=0.2"])):
+        prepare_corpus("synthetic", tmp_path / name, None, settings)
+    return shards.open_corpus(tmp_path / "ordinary"), shards.open_corpus(tmp_path / "tuning")
+
+
+def pair_set(pairs):
+    return set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
+
+
+def test_a_tuning_corpus_is_the_training_split_and_nothing_else(both):
+    ordinary, tuning = both
+    train, validation = pair_set(tuning.train), pair_set(tuning.validation)
+    assert train | validation == pair_set(ordinary.train)
+    assert not train & validation
+    assert not validation & pair_set(ordinary.validation)
+    n = len(ordinary.train)
+    assert abs(len(validation) - 0.2 * n) < 5 * (0.2 * 0.8 * n) ** 0.5
+
+
+def test_a_tuning_corpus_keeps_the_items_and_knows_no_held_out_pair(both):
+    ordinary, tuning = both
+    for name in ("left", "right"):
+        side, other = getattr(ordinary, name), getattr(tuning, name)
+        assert (side.item, side.items) == (other.item, other.items)
+        for mine, theirs in zip(side.features, other.features, strict=True):
+            assert (mine.name, mine.vocabulary) == (theirs.name, theirs.vocabulary)
+            assert np.array_equal(mine.offsets, theirs.offsets)
+            assert np.array_equal(mine.indices, theirs.indices)
+        frequency = np.bincount(getattr(tuning.train, name), minlength=side.items)
+        assert np.array_equal(getattr(tuning, f"{name}_frequency"), frequency)
+    for vocabulary in ordinary.vocabulary_sizes:
+        assert ordinary.vocabulary(vocabulary).equals(tuning.vocabulary(vocabulary))
+
+
+def test_the_manifest_of_a_tuning_corpus_says_so(both):
+    ordinary, tuning = (corpus.manifest for corpus in both)
+    assert tuning["name"] == "synthetic-tuning"
+    assert tuning["counts"]["held_out_pairs_dropped"] == ordinary["corpus"]["validation_pairs"]
+    assert tuning["corpus"]["pairs"] == ordinary["corpus"]["train_pairs"]
+    assert tuning["origin"]["settings"]["split"]["tuning_fraction"] == 0.2
+    assert tuning["origin"]["fingerprint"] != ordinary["origin"]["fingerprint"]
+    assert tuning["content_hash"] != ordinary["content_hash"]
+
+
+def test_ordinary_corpora_know_nothing_of_tuning(both):
+    """Else every corpus that was prepared before there was the key would have to be prepared anew."""
+    assert both[0].manifest["origin"]["settings"]["split"] == {"validation_fraction": 0.25, "seed": 3}
+
+
+def test_a_tuning_corpus_does_not_replace_the_ordinary_one(both, tmp_path):
+    with pytest.raises(InputError, match="holds synthetic prepared from other inputs, settings"):
+        prepare_corpus("synthetic", tmp_path / "ordinary", None, [*SPLIT, "split.tuning_fraction=0.2"])
+    again = prepare_corpus("synthetic", tmp_path / "tuning", None, [*SPLIT, "split.tuning_fraction=0.2"])
+    assert not again[1]
+
+
+def test_targets_stay_with_their_pairs(tmp_path):
+    lines = [f"{u}\t{m}\t{1 + (3 * u + m) % 5}\t{u}\n" for u in range(1, 41) for m in (10, 20, 30)]
+    source = write(tmp_path / "a", "".join(lines))
+    prepare_corpus("movielens-100k", tmp_path / "out", source, ["split.tuning_fraction=0.5"])
+    corpus = shards.open_corpus(tmp_path / "out")
+    users, movies = (corpus.vocabulary(name)["key"].astype(int).to_numpy() for name in ("user", "movie"))
+    for pairs in (corpus.train, corpus.validation):
+        assert np.array_equal(pairs.target, 1 + (3 * users[pairs.left] + movies[pairs.right]) % 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            ["split.validation_fraction=1e-9"],
+            "synthetic: 1600 pairs are too few for a validation share of 1e-09",
+        ),
+        (["split.validation_fraction=0.999999999"], "1600 pairs are too few for a validation share of 1"),
+        (["split.tuning_fraction=1e-9"], "pairs are too few for a validation share of 1e-09"),
+    ],
+)
+def test_splits_of_too_few_pairs_are_refused(tmp_path, settings, reason):
+    settings = ["synthetic.left_items=80", "split.tuning_fraction=0.1", *settings]
+    with pytest.raises(InputError, match=reason):
+        prepare_corpus("synthetic", tmp_path / "out", None, settings)
+    assert not (tmp_path / "out").exists()

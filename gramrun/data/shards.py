@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from gramrun.data.corpus import Corpus, Feature, Side
-from gramrun.data.split import validation_mask
+from gramrun.data.split import split_corpus
 from gramrun.errors import InputError
 from gramrun.files import new_folder, sha256_of
 
@@ -116,12 +116,7 @@ def write_corpus(
         InputError: when a split would be empty.
         RunError: when the folder cannot be written.
     """
-    in_validation = validation_mask(corpus.pair_left, corpus.pair_right, validation_fraction, split_seed)
-    if in_validation.all() or not in_validation.any():
-        raise InputError(
-            f"{corpus.name}: {len(in_validation)} pairs are too few for a validation share of "
-            f"{validation_fraction:g}; both splits need at least one pair"
-        )
+    in_validation = split_corpus(corpus, validation_fraction, split_seed)
     arrays = dict(_pair_arrays(corpus, in_validation))
     for name, side, pairs in (
         ("left", corpus.left, corpus.pair_left),

@@ -3,11 +3,22 @@
 A pair goes to validation if hash(seed, left, right) < fraction · 2^64. The decision of one pair depends on
 no other pair, on no row order and on no thread; it costs no memory and no sort. The validation share is
 binomial around `fraction` (for a million pairs, ± 0.04 percentage points) instead of exact.
+
+Hyper-parameters that were chosen on validation pairs fit these pairs. A *tuning corpus* is what to choose
+them on: the ordinary validation pairs are dropped (`without_validation`), and the training pairs are split
+once more under another seed (`tuning_seed`), with the same items under the same numbers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+
+from gramrun.data.corpus import Corpus
+from gramrun.errors import InputError
+
+SEEDS = 2**32  # users choose seeds below this
 
 
 def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: int) -> np.ndarray:
@@ -17,7 +28,7 @@ def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: 
         left: integers below 2^32, shape (n,). Left item ids.
         right: integers below 2^32, shape (n,). Right item ids.
         fraction: the expected validation share, in (0, 1).
-        seed: another seed gives an independent split.
+        seed: below 2^64; another seed gives an independent split.
 
     Returns:
         bool, shape (n,).
@@ -25,6 +36,51 @@ def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: 
     key = (left.astype(np.uint64) << np.uint64(32)) | right.astype(np.uint64)
     seeded = key ^ _splitmix64(np.array([seed], dtype=np.uint64))
     return _splitmix64(seeded) < np.uint64(int(fraction * 2**64))
+
+
+def split_corpus(corpus: Corpus, fraction: float, seed: int) -> np.ndarray:
+    """`validation_mask` of a corpus's pairs, of which neither split may be empty: bool, shape (n,).
+
+    Raises:
+        InputError: when a split would be empty.
+    """
+    in_validation = validation_mask(corpus.pair_left, corpus.pair_right, fraction, seed)
+    if in_validation.all() or not in_validation.any():
+        raise InputError(
+            f"{corpus.name}: {len(in_validation)} pairs are too few for a validation share of "
+            f"{fraction:g}; both splits need at least one pair"
+        )
+    return in_validation
+
+
+def without_validation(corpus: Corpus, fraction: float, seed: int) -> Corpus:
+    """Drop the pairs that `split_corpus` sends to validation; items and features stay as they are.
+
+    Args:
+        corpus: the whole corpus.
+        fraction: the expected share of validation pairs, in (0, 1).
+        seed: of that split.
+
+    Returns:
+        The corpus of the other pairs, called NAME-tuning, with ``held_out_pairs_dropped`` among its counts.
+
+    Raises:
+        InputError: when a split would be empty.
+    """
+    held_out = split_corpus(corpus, fraction, seed)
+    return replace(
+        corpus,
+        name=f"{corpus.name}-tuning",
+        pair_left=corpus.pair_left[~held_out],
+        pair_right=corpus.pair_right[~held_out],
+        target=None if corpus.target is None else corpus.target[~held_out],
+        counts={**corpus.counts, "held_out_pairs_dropped": int(held_out.sum())},
+    )
+
+
+def tuning_seed(seed: int) -> int:
+    """The seed of the second split: one that no user can choose, so independent of every ordinary split."""
+    return SEEDS + seed
 
 
 def _splitmix64(values: np.ndarray) -> np.ndarray:

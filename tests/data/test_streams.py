@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramrun.data import batches, synthetic
-from gramrun.data.split import validation_mask
+from gramrun.data.split import SEEDS, tuning_seed, validation_mask
 
 
 def grid():
@@ -31,6 +31,17 @@ def test_split_seeds_are_independent_and_sides_are_not_symmetric():
     first, second = (validation_mask(left, right, 0.5, seed) for seed in (0, 1))
     assert abs(np.mean(first == second) - 0.5) < 0.02
     assert abs(np.mean(first == validation_mask(right, left, 0.5, 0)) - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("seed", [0, 1, SEEDS - 1])
+def test_the_tuning_split_is_independent_of_the_ordinary_ones(seed):
+    """Else its share among the training pairs would be off, or some other seed would give the same split."""
+    left, right = grid()
+    tuning = validation_mask(left, right, 0.3, tuning_seed(seed))
+    for other in {seed, 0, 1}:
+        train = ~validation_mask(left, right, 0.3, other)
+        assert abs(tuning[train].mean() - 0.3) < 5 * (0.3 * 0.7 / train.sum()) ** 0.5
+    assert SEEDS <= tuning_seed(seed) < 2 * SEEDS
 
 
 def test_split_is_the_same_on_every_machine():
