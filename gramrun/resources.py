@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import torch
 
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import PreparedCorpus
 from gramrun.provenance import provenance
+from gramrun.room import available_disk, available_memory, size_text
 from gramrun.training import Trainer, check_fits, make_model
 
 _TIMED_STEPS = 50
@@ -28,10 +29,9 @@ def describe_machine() -> Iterator[str]:
     yield f"processor: {facts['processor']}, {threads}"
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none that torch can use"
     yield f"GPU: {gpu} (gramrun trains on the CPU)"
-    if hasattr(os, "sysconf"):
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        yield f"memory: {_size(memory)}"
-    yield f"disk free here: {_size(shutil.disk_usage(Path.cwd()).free)}"
+    memory = psutil.virtual_memory().total
+    yield f"memory: {size_text(memory)}, of which {size_text(available_memory())} are available"
+    yield f"disk free here: {size_text(available_disk(Path.cwd()))}"
     folder = "exists" if Path("data/raw").is_dir() else "is absent"
     yield f"raw data: GRAMRUN_RAW is {os.environ.get('GRAMRUN_RAW') or 'not set'}; data/raw {folder}"
 
@@ -59,13 +59,13 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     shards = sum(file["bytes"] for file in corpus.manifest["files"].values())
     total = 4 * parameters * copies + caches + shards
     yield (
-        f"memory: {_size(total)} = parameters and optimizer {_size(4 * parameters * copies)}, "
-        f"Gramian caches {_size(caches)}, mapped shards {_size(shards)}; "
+        f"memory: {size_text(total)} = parameters and optimizer {size_text(4 * parameters * copies)}, "
+        f"Gramian caches {size_text(caches)}, mapped shards {size_text(shards)}; "
         "about 400 MB for python and torch on top"
     )
-    yield f"disk: {_size(2 * (4 * parameters * copies + caches))} for two checkpoints"
+    yield f"disk: {size_text(2 * (4 * parameters * copies + caches))} for two checkpoints"
     if watched:
-        yield f"gram-error: {_size(watched)} more of memory, and twice that of disk until it is finished"
+        yield f"gram-error: {size_text(watched)} more of memory, and twice that of disk until it is finished"
 
 
 def cache_bytes(config: RunConfig, estimator: EstimatorSection, corpus: PreparedCorpus) -> int:
@@ -89,11 +89,3 @@ def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:
     each = last.train_seconds / last.step
     minutes = each * total / 60
     return f"time: {1e3 * each:.1f} ms a step here, {minutes:.1f} minutes for {total:,}, without evaluation"
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
