@@ -172,6 +172,15 @@ class GramErrorSection(Section):
         description="how often errors are measured; step 1 and the last too",
     )
     estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that watch the trajectory")
+    reference: Literal["exact", "sampled"] = Field(
+        "exact", description="the true Gramian: over the whole corpus, or over a large sample (Appendix D)"
+    )
+    reference_samples: int = Field(
+        1_000_000, ge=2, description="members drawn for a sampled reference, afresh each time"
+    )
+    drift: bool = Field(
+        True, description="measure ‖G(t) − G(t−1)‖ too, for `plot theory`: a second Gramian each time"
+    )
 
 
 class RunConfig(Section):

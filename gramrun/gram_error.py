@@ -2,7 +2,8 @@
 
 The configured estimator drives the trajectory θ(1), θ(2), ...; the watching estimators see the same
 parameters and, at equal batch size, the same draws (common random numbers), and never influence it. Every
-m steps the exact Gramians are computed and each estimator's normalised error is written:
+m steps the exact Gramians are computed (or estimated from a large sample, Appendix D) and each estimator's
+normalised error is written, with what Proposition 5 asks of the trajectory beside it (`gramrun.trajectory`):
 
     ‖Ĝ(t) − G(θ(t))‖_F / ‖G(θ(t))‖_F
 """
@@ -10,14 +11,14 @@ m steps the exact Gramians are computed and each estimator's normalised error is
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gramrun import checkpoints, runs
+from gramrun import checkpoints, runs, trajectory
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config_loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
@@ -29,6 +30,7 @@ from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
 from gramrun.runs import Run
 from gramrun.training import Trainer, TrainingSide
+from gramrun.trajectory import Trajectory
 
 COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
 CSV = "gram_error.csv"
@@ -68,10 +70,9 @@ class Observers:
         else:
             estimator.observe(members[:size], embeddings[:size])
 
-    def errors(self) -> Iterator[dict[str, Any]]:
-        """Each estimator's error on each side, against the exact Gramian of the current parameters."""
-        for side, estimators in zip(self.sides, self.estimators, strict=True):
-            exact = side.exact_gramian()
+    def errors(self, gramians: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
+        """Each estimator's error on each side, against the reference Gramians of the two sides."""
+        for side, estimators, exact in zip(self.sides, self.estimators, gramians, strict=True):
             for section, estimator in zip(self.sections, estimators, strict=True):
                 yield {
                     "estimator": section.family,
@@ -125,7 +126,8 @@ def check_finished(run: Run) -> None:
 def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     """Follow the trajectory to its end, writing ``gram_error.csv`` as it goes; return the file.
 
-    Errors are written at step 1, at every multiple of ``gram_error.every`` and at the last step.
+    Errors are written at step 1, at every multiple of ``gram_error.every`` and at the last step, and beside
+    them, in ``trajectory.csv``, a row for each side.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, with the state of trajectory and estimators saved.
@@ -134,19 +136,32 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     config = run.config
     every = config.gram_error.every.steps(trainer.pairs, config.train.batch_size)
     save_every = config.train.checkpoint_every.steps(trainer.pairs, config.train.batch_size)
-    path = run.path / CSV
+    path, trajectory_path = run.path / CSV, run.path / trajectory.CSV
+    measured = Trajectory(trainer)
+
+    def is_measured(step: int) -> bool:
+        return step in (1, trainer.total_steps) or step % every == 0
+
     with (
         runs.outcome(run, torch.get_num_threads()),
         deferred_interrupt() as interrupted,
         progress_bar(trainer) as bar,
     ):
-        _keep_rows(path, trainer.step)
+        _keep_rows(path, COLUMNS, trainer.step)
+        _keep_rows(trajectory_path, trajectory.COLUMNS, trainer.step)
+        if is_measured(trainer.step + 1):
+            measured.prepare()
         for record in trainer.steps():
             observers.observe()
             last = record.step == trainer.total_steps
-            if last or record.step == 1 or record.step % every == 0:
+            if is_measured(record.step):
                 place = {"step": record.step, "epoch": record.epoch, "seconds": record.train_seconds}
-                _append_rows(path, [{**place, **error} for error in observers.errors()])
+                sides = measured.measure()
+                errors = observers.errors([side.reference.gramian for side in sides])
+                _append_rows(path, COLUMNS, [{**place, **error} for error in errors])
+                _append_rows(trajectory_path, trajectory.COLUMNS, [{**place, **side.row()} for side in sides])
+            if not last and is_measured(record.step + 1):
+                measured.prepare()
             if interrupted() or (save_every and record.step % save_every == 0):
                 checkpoints.save(run, trainer, observers=observers.state_dict())
             bar.update()
@@ -155,12 +170,12 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     return path
 
 
-def _append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+def _append_rows(path: Path, columns: Sequence[str], rows: list[dict[str, Any]]) -> None:
     with disk_errors(path), path.open("a", encoding="utf-8", newline="") as file:
-        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows)
+        csv.DictWriter(file, columns, lineterminator="\n").writerows(rows)
 
 
-def _keep_rows(path: Path, step: int) -> None:
+def _keep_rows(path: Path, columns: Sequence[str], step: int) -> None:
     """Start the file with its header, or keep what it holds up to `step`; a torn last line is dropped."""
     rows: list[dict[str, Any]] = []
     if path.exists():
@@ -168,6 +183,6 @@ def _keep_rows(path: Path, step: int) -> None:
         whole = [line for line in lines if line.endswith("\n")]
         rows = [row for row in csv.DictReader(whole) if int(row["step"]) <= step]
     with new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -80,10 +80,13 @@ class TrainingSide:
         """Embed any number of items without a graph: shape (len(items), k)."""
         return _embed_in_chunks(self.embed, items)
 
+    def embed_chunks(self, items: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Embed any number of items, a chunk at a time: item ids (c,) and embeddings (c, k)."""
+        return ((chunk, self.embed_items(chunk)) for chunk in items.split(_EMBED_CHUNK))
+
     def exact_gramian(self) -> Tensor:
         """G of this side under the current parameters: float64, shape (k, k)."""
-        items = self.population.weighted_items
-        chunks = ((chunk, self.embed_items(chunk)) for chunk in items.split(_EMBED_CHUNK))
+        chunks = self.embed_chunks(self.population.weighted_items)
         return exact_gramian(chunks, self.population.item_weights)
 
 

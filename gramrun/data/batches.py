@@ -14,7 +14,9 @@ import numpy as np
     PERMUTATION_STREAM,
     LEFT_OBSERVER_STREAM,
     RIGHT_OBSERVER_STREAM,
-) = range(5)
+    LEFT_REFERENCE_STREAM,
+    RIGHT_REFERENCE_STREAM,
+) = range(7)
 
 
 def uniform_draws(seed: int, stream: int, step: int, population: int, size: int) -> np.ndarray:
