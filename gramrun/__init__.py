@@ -11,8 +11,9 @@ arXiv:1807.07187). Where each item of the paper lives:
     Algorithm 2, equation 11   SOGram                               gramrun.gramian.sogram
     Section 3.3                batch sampling in Gramian form       gramrun.gramian.sampling
     Propositions 1, 2, 3, 5    proofs by enumeration                tests/gramian/test_theorems.py
+    Proposition 5              its bounds, measured                 gramrun.bounds
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
-    Section 4.2                Gramian error on one trajectory      gramrun.gram_error
+    Section 4.2, Appendix D    Gramian error on one trajectory      gramrun.gram_error, gramrun.trajectory
     Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation, gramrun.ranking
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens

@@ -53,6 +53,7 @@ class PlotKind(StrEnum):
     map = "map"
     gram_error = "gram-error"
     trade_off = "trade-off"
+    theory = "theory"
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
-from gramrun import plotting, runs
+from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
 
@@ -18,7 +19,7 @@ def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
     """Draw one figure from run directories.
 
     Args:
-        kind: ``map`` (of training runs), ``gram-error`` or ``trade-off`` (of gram-error runs).
+        kind: ``map`` (of training runs), ``gram-error``, ``trade-off`` or ``theory`` (of gram-error runs).
         paths: run directories; runs that differ only in their seed become one line with a band.
         output: a .png, .svg or .pdf file.
 
@@ -32,8 +33,10 @@ def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
             figure = plotting.gram_error_figure(gram_error_frame(paths))
         case "trade-off":
             figure = plotting.trade_off_figure(gram_error_frame(paths), estimator="SOGram")
+        case "theory":
+            figure = plotting.theory_figure(theory_frame(paths))
         case _:
-            raise InputError(f"no figure is called {kind}; there are map, gram-error and trade-off")
+            raise InputError(f"no figure is called {kind}; there are map, gram-error, trade-off and theory")
     plotting.save(figure, output)
     return output
 
@@ -85,6 +88,64 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
         frames.append(pd.read_csv(file).assign(seed=run.config.train.seed))
     return pd.concat(frames, ignore_index=True)
+
+
+def theory_frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """SOGram's and sampling's rows of every run's ``gram_error.csv``, and what theory says of each.
+
+    Estimators that Proposition 5 does not speak of are left out.
+
+    Returns:
+        The columns of ``gram_error.csv`` and ``seed``, ``label``, ``reference_error`` and, as errors
+        relative to ‖G‖: ``bound`` and ``stepwise`` (of SOGram), ``expected`` (of sampling); NaN elsewhere.
+
+    Raises:
+        InputError: when a run has no trajectory, its drift was not measured, or nothing is left to draw.
+    """
+    frames = []
+    for path in paths:
+        errors = gram_error_frame([path])
+        trajectory = _trajectory(path)
+        for keys, rows in errors.groupby(
+            ["estimator", "batch_size", "alpha", "side"], dropna=False, sort=False
+        ):
+            estimator, batch_size, alpha, side = cast("tuple[str, int, float, str]", keys)
+            if estimator not in ("SOGram", "sampling"):
+                continue
+            measured = trajectory[trajectory["side"] == side]
+            theory = _theory(measured, alpha if estimator == "SOGram" else None, batch_size)
+            label = f"SOGram α={alpha:g}" if estimator == "SOGram" else estimator
+            frames.append(rows.merge(theory, on="step").assign(label=label))
+    if not frames:
+        raise InputError("cannot plot: Proposition 5 speaks of SOGram and sampling, and neither was watched")
+    return pd.concat(frames, ignore_index=True)
+
+
+def _trajectory(path: Path) -> pd.DataFrame:
+    file = path / "trajectory.csv"
+    if not file.exists():
+        raise InputError(
+            f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"
+        )
+    frame = pd.read_csv(file)
+    if frame.loc[frame["step"] > 1, "drift"].isna().any():
+        raise InputError(f"{path}: the drift was not measured; start it anew with gram_error.drift: true")
+    return frame
+
+
+def _theory(measured: pd.DataFrame, alpha: float | None, batch_size: int) -> pd.DataFrame:
+    """One side's trajectory as the errors relative to ‖G‖ that theory gives one estimator."""
+    norm, variance = measured["gramian_norm"].to_numpy(), measured["variance"].to_numpy()
+    theory = measured[["step", "reference_error"]].assign(
+        bound=math.nan, stepwise=math.nan, expected=math.nan
+    )
+    if alpha is None:
+        return theory.assign(expected=bounds.sampling(variance, batch_size) / norm)
+    steps, drift = measured["step"].to_numpy(), measured["drift"].to_numpy()
+    return theory.assign(
+        bound=bounds.proposition_5(steps, norm, variance, drift, alpha, batch_size) / norm,
+        stepwise=bounds.stepwise(steps, norm, variance, drift, alpha, batch_size) / norm,
+    )
 
 
 def labels(configs: Sequence[RunConfig]) -> list[str]:

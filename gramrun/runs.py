@@ -2,7 +2,7 @@
 
 config.yaml             the resolved configuration
 manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
-metrics.jsonl           one JSON object a line, in order of steps
+metrics.jsonl           one JSON object a line, in order of steps (gram-error: gram_error.csv, trajectory.csv)
 checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
 evaluation.json         what `gramrun evaluate` measured
 """

@@ -18,6 +18,7 @@ gramrun gram-error --config "$config" --output gram-error
 gramrun plot map runs/* --output map.png
 gramrun plot gram-error gram-error --output gram-error.svg
 gramrun plot trade-off gram-error --output trade-off.pdf
+gramrun plot theory gram-error --output theory.png
 gramrun doctor --config "$config" > doctor.txt
-for file in map.png gram-error.svg trade-off.pdf gram-error/gram_error.csv doctor.txt; do test -s "$file"; done
+for file in map.png gram-error.svg trade-off.pdf theory.png gram-error/gram_error.csv gram-error/trajectory.csv doctor.txt; do test -s "$file"; done
 echo "smoke: all commands ran"

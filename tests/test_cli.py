@@ -68,7 +68,12 @@ def test_the_commands_in_order(gramrun, tmp_path):
     assert json.loads(out)["candidates"] == 100
     code, out, _ = gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "g")
     assert (code, (tmp_path / "g" / "gram_error.csv").exists()) == (0, True)
-    for kind, source, suffix in (("map", run, "png"), ("gram-error", "g", "svg"), ("trade-off", "g", "pdf")):
+    for kind, source, suffix in (
+        ("map", run, "png"),
+        ("gram-error", "g", "svg"),
+        ("trade-off", "g", "pdf"),
+        ("theory", "g", "png"),
+    ):
         code, out, _ = gramrun("plot", kind, source, "--output", f"figure.{suffix}")
         assert (code, out) == (0, f"wrote figure.{suffix}\n")
         assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000

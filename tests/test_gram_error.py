@@ -1,14 +1,17 @@
+import itertools
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from gramrun import checkpoints, gram_error, runs
-from gramrun.errors import ConfigError
+from gramrun import checkpoints, figures, gram_error, runs, trajectory
+from gramrun.errors import ConfigError, InputError
 from gramrun.gramian.exact import relative_error
+from gramrun.gramian.population import make_population
 from gramrun.interruption import Interrupted
-from gramrun.training import Trainer
+from gramrun.training import Trainer, TrainingSide
 
 
 def watch(path, config, corpus):
@@ -79,25 +82,31 @@ def test_a_larger_batch_estimates_better(tmp_path, make_config, corpus):
     assert means[4] / means[400] == pytest.approx(math.sqrt(100), rel=0.3)
 
 
-def test_an_interrupted_watch_goes_on_exactly_where_it_was(tmp_path, make_config, corpus, monkeypatch):
-    config = make_config()
+@pytest.mark.parametrize("reference", ["exact", "sampled"])
+@pytest.mark.parametrize("stop", [15, 19])  # step 20 is measured, and its drift starts at 19
+def test_an_interrupted_watch_goes_on_exactly_where_it_was(
+    tmp_path, make_config, corpus, monkeypatch, stop, reference
+):
+    config = make_config(f"gram_error.reference={reference}", "gram_error.reference_samples=500")
     _, _, _, straight = watch(tmp_path / "straight", config, corpus)
     run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
-    monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, 15))
-    with pytest.raises(Interrupted, match="interrupted at step 15 of 40"):
+    monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, stop))
+    with pytest.raises(Interrupted, match=f"interrupted at step {stop} of 40"):
         gram_error.watch(run, trainer, observers)
     monkeypatch.undo()
-    with (run.path / gram_error.CSV).open("a") as file:
-        file.write("99,torn")
+    for name in (gram_error.CSV, trajectory.CSV):
+        with (run.path / name).open("a") as file:
+            file.write("39,0,0,torn in the middle,of a lost row\n99,torn")
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
     observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
-    assert trainer.step == 15
+    assert trainer.step == stop
     resumed = gram_error.watch(run, trainer, observers)
-    frames = [pd.read_csv(f).drop(columns="seconds") for f in (straight, resumed)]
-    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    for name in (gram_error.CSV, trajectory.CSV):
+        frames = [pd.read_csv(f.parent / name).drop(columns="seconds") for f in (straight, resumed)]
+        pd.testing.assert_frame_equal(*frames, check_exact=True)
     assert not run.checkpoints()  # caches are large, and a finished trajectory needs none
 
 
@@ -135,3 +144,113 @@ def test_the_sides_and_the_driver_draw_from_streams_of_their_own(make_config, co
     trainer.observe(trainer.right_estimator, trainer.right)
     draws = [tuple(members[:32].tolist()) for members in seen.values()]
     assert len(seen) == len(set(draws)) == 4
+
+
+def read_trajectory(path):
+    return pd.read_csv(path / trajectory.CSV)
+
+
+def test_the_trajectory_is_measured_by_its_definitions(tmp_path, make_config, corpus):
+    """‖G‖, σ² and the last step's drift, recomputed pair by pair from a model trained on its own."""
+    config = make_config("train.weighting=frequency")
+    watch(tmp_path / "g", config, corpus)
+    frame = read_trajectory(tmp_path / "g")
+    assert tuple(frame.columns) == trajectory.COLUMNS
+    assert sorted(frame["step"].unique()) == [1, 10, 20, 30, 40]
+    assert frame["drift"].isna().eq(frame["step"] == 1).all()
+    assert (frame["reference_error"] == 0).all()
+    alone, terms = Trainer(config, corpus), {}
+    for record in alone.steps():
+        if record.step >= 39:
+            rows = alone.right.embed_items(torch.from_numpy(corpus.train.right).long()).double()
+            terms[record.step] = torch.einsum("ni,nj->nij", rows, rows)
+    before, now = (terms[step].mean(0) for step in (39, 40))
+    row = frame.query("step == 40 and side == 'right'").iloc[0]
+    assert row["gramian_norm"] == pytest.approx(float(torch.linalg.norm(now)), rel=1e-6)
+    assert row["drift"] == pytest.approx(float(torch.linalg.norm(now - before)), rel=1e-4)
+    assert row["variance"] == pytest.approx(float((terms[40] - now).square().sum((1, 2)).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("reference", ["exact", "sampled"])
+def test_how_often_is_measured_does_not_change_what_is_measured(tmp_path, make_config, corpus, reference):
+    settings = (f"gram_error.reference={reference}", "gram_error.reference_samples=300")
+    watch(tmp_path / "1", make_config(*settings, "gram_error.every=1"), corpus)
+    watch(tmp_path / "10", make_config(*settings), corpus)
+    every, tenth = (read_trajectory(tmp_path / name).drop(columns="seconds") for name in ("1", "10"))
+    assert len(every) == 2 * 40
+    common = every[every["step"].isin(tenth["step"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(common, tenth, check_exact=True)
+
+
+def test_drift_may_be_left_out(tmp_path, make_config, corpus):
+    _, _, _, file = watch(tmp_path / "g", make_config("gram_error.drift=false"), corpus)
+    _, _, _, with_drift = watch(tmp_path / "d", make_config(), corpus)
+    assert read_trajectory(tmp_path / "g")["drift"].isna().all()
+    frames = [pd.read_csv(f).drop(columns="seconds") for f in (file, with_drift)]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    with pytest.raises(InputError, match=r"drift was not measured; start it anew with gram_error\.drift"):
+        figures.theory_frame([tmp_path / "g"])
+
+
+@pytest.mark.parametrize("weighting", ["frequency", "uniform"])
+@pytest.mark.parametrize("samples", [2, 3])
+def test_a_sampled_reference_is_unbiased_and_states_its_own_error(weighting, samples):
+    """Over every draw: E Ĝ = G, E σ̂² = σ², and the stated error is in the mean square the true one."""
+    theta = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    pair_items = torch.tensor([0, 0, 1, 3])
+    population = make_population(pair_items, 4, weighting)
+    side = TrainingSide("left", 4, pair_items, population, lambda items: theta[items], stream=0)
+    exact = trajectory.exact_reference(side)
+    draws = itertools.product(range(population.size), repeat=samples)
+    drawn = [trajectory.sampled_reference(side, torch.tensor(members)) for members in draws]
+    torch.testing.assert_close(
+        torch.stack([d.gramian for d in drawn]).mean(0), exact.gramian, atol=1e-7, rtol=1e-6
+    )
+    assert np.mean([d.variance for d in drawn]) == pytest.approx(exact.variance, rel=1e-6)
+    true = np.mean([float((d.gramian - exact.gramian).square().sum()) for d in drawn])
+    assert np.mean([(d.error * d.norm) ** 2 for d in drawn]) == pytest.approx(true, rel=1e-6)
+    assert true == pytest.approx(exact.variance / samples, rel=1e-6)
+
+
+def test_a_sampled_reference_is_drawn_afresh_from_streams_of_its_own(
+    tmp_path, make_config, corpus, monkeypatch
+):
+    settings = ("gram_error.reference=sampled", "gram_error.reference_samples=400", "gram_error.every=20")
+    seen, original = [], trajectory.sampled_reference
+
+    def spy(side, members):
+        seen.append((side.name, tuple(members.tolist())))
+        return original(side, members)
+
+    monkeypatch.setattr(trajectory, "sampled_reference", spy)
+    _, sampled, _, _ = watch(tmp_path / "s", make_config(*settings), corpus)
+    # Steps 1, 20 and 40, and the steps before 20 and 40 with the draws of 20 and 40.
+    assert len(seen) == 2 * 5
+    assert len(set(seen)) == 2 * 3
+    assert len({members for _, members in seen}) == 2 * 3
+    _, exact, _, _ = watch(tmp_path / "e", make_config("gram_error.every=20"), corpus)
+    parameters = zip(sampled.model.parameters(), exact.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in parameters)
+
+
+def test_theory_is_told_of_sogram_and_sampling_only(tmp_path, make_config, corpus):
+    watch(tmp_path / "g", make_config("gram_error.every=1"), corpus)
+    frame = figures.theory_frame([tmp_path / "g"])
+    assert set(frame["label"]) == {"sampling", "SOGram α=0.1"}
+    assert len(frame) == 2 * 2 * 40
+    is_sogram = frame["label"] == "SOGram α=0.1"
+    assert frame[["bound", "stepwise"]].notna().all(axis=1).eq(is_sogram).all()
+    assert frame["expected"].isna().eq(is_sogram).all()
+    first = frame[is_sogram & (frame["step"] == 1) & (frame["side"] == "left")].iloc[0]
+    row = read_trajectory(tmp_path / "g").iloc[0]
+    relative_variance = row["variance"] / row["gramian_norm"] ** 2 / 64
+    assert first["stepwise"] == pytest.approx(math.sqrt(0.1**2 * relative_variance + 0.9**2))
+
+
+def test_runs_without_theory_are_named(tmp_path, make_config, corpus):
+    watch(tmp_path / "g", make_config("gram_error.estimators=[{name: exact}]"), corpus)
+    with pytest.raises(InputError, match="SOGram and sampling, and neither was watched"):
+        figures.theory_frame([tmp_path / "g"])
+    (tmp_path / "g" / trajectory.CSV).unlink()
+    with pytest.raises(InputError, match=r"no trajectory\.csv; `gramrun gram-error` makes one"):
+        figures.theory_frame([tmp_path / "g"])

@@ -40,12 +40,24 @@ def error_frame(estimators=ESTIMATORS, seeds=1, points=50):
     return frame if seeds > 1 else frame.drop(columns="seed")
 
 
+def theory_frame(seeds=1, reference_error=0.0):
+    """sampling has an expectation, SOGram two bounds; with or without a sampled reference."""
+    frame = error_frame({"sampling": np.nan, "SOGram α=0.1": 0.1}, seeds).rename(
+        columns={"estimator": "label"}
+    )
+    is_sogram = frame["label"] != "sampling"
+    frame["expected"] = (0.03 / frame["step"]).mask(is_sogram)
+    frame["stepwise"], frame["bound"] = ((c * frame["step"]).where(is_sogram) for c in (2.0, 30.0))
+    return frame.assign(reference_error=reference_error)
+
+
 SEVERAL_ALPHAS = {"sogram/a": 0.1, "sogram/b": 0.001, "sogram/c": 0.01, "sampling": np.nan}
 
 FIGURES = {
     "map": lambda: plotting.map_figure(map_frame(), baselines={"popularity": 0.05}),
     "gram-error": lambda: plotting.gram_error_figure(error_frame(seeds=2)),
     "trade-off": lambda: plotting.trade_off_figure(error_frame(SEVERAL_ALPHAS)),
+    "theory": lambda: plotting.theory_figure(theory_frame(seeds=2, reference_error=0.001)),
 }
 
 
@@ -203,6 +215,33 @@ def test_trade_off_has_a_line_for_each_alpha_in_order():
     assert all(labels(panel) == expected for panel in figure.axes)
 
 
+def test_theory_is_dashed_in_the_colour_of_what_was_measured():
+    frame = theory_frame()
+    for panel in plotting.theory_figure(frame).axes:
+        lines = panel.get_lines()
+        assert labels(panel) == ["sampling", "SOGram α=0.1"]
+        measured = {to_hex(line.get_color()): line for line in lines if line.get_marker() != "None"}
+        assert all(line.get_linestyle() == "-" for line in measured.values())
+        theory = [line for line in lines if line.get_marker() == "None"]
+        assert all(line.get_linestyle() == "--" for line in theory)  # matplotlib's word for any dashes
+        drawn = {(to_hex(line.get_color()), float(line.get_ydata()[-1])) for line in theory}
+        sampling, sogram = measured
+        assert drawn == {(sampling, 0.03 / 50), (sogram, 100.0), (sogram, 1500.0)}
+
+
+def test_a_sampled_references_own_error_is_shaded_and_cuts_nothing_off():
+    exact, sampled = (plotting.theory_figure(theory_frame(reference_error=e)) for e in (0.0, 0.0005))
+    assert not any(panel.collections for panel in exact.axes)
+    for panel in sampled.axes:
+        (band,) = panel.collections
+        assert band.get_paths()[0].vertices[:, 1].max() == 0.0005
+        low, high = panel.get_ylim()
+        assert low < 0.0005
+        assert high > 1500
+    added = set(legend_entries(sampled)) - set(legend_entries(exact))
+    assert added == {"the sampled reference's own standard error"}
+
+
 def test_no_two_lines_look_alike():
     methods = [f"method {i}" for i in range(32)]
     lines = plotting.map_figure(map_frame(methods, seeds=1, points=2)).axes[0].get_lines()
@@ -220,6 +259,7 @@ def test_no_two_lines_look_alike():
         (lambda: plotting.gram_error_figure(error_frame().drop(columns="side")), "column side"),
         (lambda: plotting.gram_error_figure(error_frame(), sides=["upper"]), "side upper"),
         (lambda: plotting.gram_error_figure(error_frame(), sides=[]), "side asked for"),
+        (lambda: plotting.theory_figure(theory_frame().drop(columns="bound")), "column bound"),
         (lambda: plotting.trade_off_figure(error_frame().iloc[:0]), "the data has no rows"),
         (lambda: plotting.trade_off_figure(error_frame(), estimator="sampling"), 'estimator "sampling"'),
     ],

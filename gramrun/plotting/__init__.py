@@ -1,0 +1,17 @@
+r"""The paper's curves: a pandas frame in, a matplotlib figure out. No model and no torch.
+
+=============================  ====================================================================
+figure of the paper            function
+=============================  ====================================================================
+MAP@10 curves (4.3, app. E)    :func:`map_figure`
+Gramian error (4.2)            :func:`gram_error_figure`
+trade-off in alpha (4.2)       :func:`trade_off_figure`
+none: Proposition 5, measured  :func:`theory_figure`
+=============================  ====================================================================
+"""
+
+from gramrun.plotting.curves import gram_error_figure, map_figure, trade_off_figure
+from gramrun.plotting.panels import save
+from gramrun.plotting.theory import theory_figure
+
+__all__ = ["gram_error_figure", "map_figure", "save", "theory_figure", "trade_off_figure"]
