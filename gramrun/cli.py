@@ -196,7 +196,7 @@ def gram_error(
         room.check_finished(run)
         typer.echo(f"{run.path}: finished already; nothing to do")
         return
-    observers = room.Observers(resolved.gram_error.estimators, trainer)
+    observers = room.Observers(resolved.gram_error.estimators, trainer, corpus)
     saved = _restore(run, trainer, resume=resume)
     if saved:
         observers.load_state_dict(saved["observers"])

@@ -23,6 +23,24 @@ def _beta(value: object) -> object:
     return "1" if value == 1 else value  # YAML reads an unquoted 1 as a number
 
 
+def _alpha_schedule(value: object) -> object:
+    """Check a schedule by hand: pydantic's words for a union speak of its branches."""
+    if value in ("constant", "decaying"):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError("give constant, decaying, or a table of steps and rates such as {1: 1, 100: 0.1}")
+    try:
+        table = {int(step): float(rate) for step, rate in value.items()}
+    except (TypeError, ValueError):
+        raise ValueError("a table has whole numbers of steps and rates, such as {1: 1, 100: 0.1}") from None
+    if min(table, default=0) != 1:
+        raise ValueError("a table must begin at step 1, such as {1: 1, 100: 0.1}")
+    for step, rate in table.items():
+        if not 0 < rate <= 1:
+            raise ValueError(f"alpha must lie in (0, 1], but at step {step} it is {rate:g}")
+    return table
+
+
 class Interval(Section):
     """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for never before the end."""
 
@@ -79,27 +97,82 @@ class ModelSection(Section):
 class EstimatorSection(Section):
     """The Gramian estimator (`gramrun.gramian`)."""
 
-    name: Literal["sampling", "sogram", "sagram", "exact"] = Field(
-        description="the method; exact recomputes the Gramians at every step"
+    name: Literal["sampling", "sogram", "sagram", "control-variate", "exact", "none"] = Field(
+        description="the method; exact recomputes the Gramians at every step, none leaves gravity out"
     )
-    alpha: float = Field(0.01, gt=0, le=1, description="SOGram's Gramian learning rate")
+    alpha: float = Field(0.01, gt=0, le=1, description="Gramian learning rate of sogram and control-variate")
+    alpha_schedule: Annotated[
+        Literal["constant", "decaying"] | dict[int, float], BeforeValidator(_alpha_schedule)
+    ] = Field("constant", description="constant; decaying: max(1/t, alpha); or a table of steps and alphas")
+    debias: bool = Field(False, description="divide sogram's estimate by the sum of its weights")
+    start: Literal["zero", "exact"] = Field("zero", description="sogram's first estimate")
     beta: Annotated[Literal["1/n", "1"], BeforeValidator(_beta)] = Field(
         "1", description="SAGram's form: 1/n (SAG, biased, PSD) or 1 (SAGA, unbiased)"
     )
-    project: bool = Field(True, description="project SAGA estimates onto the PSD cone")
+    project: bool = Field(True, description="project SAGA and control-variate estimates onto the PSD cone")
+    cache: Literal["item", "pair"] | None = Field(
+        None,
+        description="a cache entry for each item or pair; null: item for sagram, none for control-variate",
+    )
+    cache_dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the cached embeddings")
+    cache_folder: Path | None = Field(None, description="memory-map the caches here; null: in memory")
+    rebuild_every: Interval = Field(
+        Interval(count=1, unit="epochs"), description="how often Ŝ is summed anew from the caches; 0: never"
+    )
+    batch: Literal["drawn", "previous"] = Field(
+        "drawn", description="B: drawn and embedded, or the previous step's gradient batch, for free"
+    )
     gramian_batch_size: int = Field(1024, ge=1, description="size of B, which updates the Gramians")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> EstimatorSection:
+        if self.debias and self.start == "exact":
+            raise ValueError("debias and start: exact both mend the zero start; choose one")
+        if self.batch == "previous" and self.name == "control-variate":
+            # The gradient step moved that batch's own rows most: their drift is not the corpus's.
+            raise ValueError("control-variate needs a batch independent of the last step; set batch: drawn")
+        if self.batch == "previous" and self.name == "exact":
+            raise ValueError("exact observes the whole corpus; drop batch: previous")
+        return self
+
+    @property
+    def cache_entry(self) -> Literal["item", "pair"] | None:
+        """What has a cache entry of its own, or None where nothing is cached."""
+        default: Literal["item"] | None = "item" if self.name == "sagram" else None
+        return (self.cache or default) if self.name in ("sagram", "control-variate") else None
 
     @property
     def family(self) -> str:
         """The estimator's name as figures show it, without α, such as ``SOGram``."""
-        if self.name == "sagram":
-            return f"SAGram β={self.beta}"
-        return {"sampling": "sampling", "sogram": "SOGram", "exact": "exact Gramian"}[self.name]
+        parts = [
+            {
+                "sampling": "sampling",
+                "sogram": "SOGram",
+                "sagram": f"SAGram β={self.beta}, per {self.cache_entry}",
+                "control-variate": "control variate" + (" + SAGA caches" if self.cache_entry else ""),
+                "exact": "exact Gramian",
+                "none": "no gravity",
+            }[self.name]
+        ]
+        if self.name == "sogram" and (self.debias or self.start == "exact"):
+            parts.append("debiased" if self.debias else "exact start")
+        if self.name in ("sogram", "control-variate") and self.alpha_schedule != "constant":
+            parts.append("decaying" if self.alpha_schedule == "decaying" else "scheduled")
+        if self.cache_entry and self.cache_dtype != "float32":
+            parts.append(self.cache_dtype)
+        if self.batch == "previous":
+            parts.append("free batch")
+        return ", ".join(parts)
 
     @property
     def label(self) -> str:
         """The method's name as figures and tables show it, such as ``SOGram α=0.01``."""
-        return f"{self.family} α={self.alpha:g}" if self.name == "sogram" else self.family
+        return f"{self.family} α={self.alpha:g}" if self.has_alpha else self.family
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether α has an effect."""
+        return self.name in ("sogram", "control-variate") and not isinstance(self.alpha_schedule, dict)
 
 
 class PriorSection(Section):
@@ -128,9 +201,13 @@ class TrainSection(Section):
     steps: int | None = Field(None, ge=1, description="gradient steps; or epochs")
     batch_size: int = Field(1024, ge=1, description="size of B', which carries the gradient")
     gravity: float = Field(1.0, ge=0, description="λ, the weight of the gravity term")
-    weighting: Literal["frequency", "uniform"] = Field(
-        "frequency", description="Gramians over pairs (the paper) or over distinct items (its footnote 4)"
+    objective: Literal["gravity", "taylor-softmax", "batch-softmax"] = Field(
+        "gravity", description="f + λg of the paper; or another loss over all right items"
     )
+    gamma_left: float = Field(
+        1.0, ge=0, le=1, description="left items weigh frequency^γ in their Gramian: 1 the paper, 0 uniform"
+    )
+    gamma_right: float = Field(1.0, ge=0, le=1, description="the same for right items")
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
     prior: PriorSection = PriorSection()
     optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
@@ -192,6 +269,29 @@ class RunConfig(Section):
     train: TrainSection
     evaluation: EvaluationSection = EvaluationSection()
     gram_error: GramErrorSection = GramErrorSection()
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> RunConfig:
+        estimator, train = self.estimator, self.train
+        if (train.objective == "batch-softmax") != (estimator.name == "none" and train.gravity > 0):
+            raise ValueError(
+                "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0"
+            )
+        if train.objective != "gravity" and train.target != "one":
+            raise ValueError(f"train.objective: {train.objective} has no targets; set train.target: one")
+        if train.objective != "gravity" and train.prior.name != "none":
+            raise ValueError(f"train.objective: {train.objective} has no prior; drop train.prior")
+        if train.objective == "taylor-softmax" and train.gamma_left != 1:
+            raise ValueError("train.objective: taylor-softmax is a mean over pairs; set train.gamma_left: 1")
+        for section in (estimator, *self.gram_error.estimators):
+            if section.cache_entry == "pair" and (train.gamma_left, train.gamma_right) != (1, 1):
+                raise ValueError("cache: pair needs train.gamma_left and gamma_right of 1; set cache: item")
+            if section.batch == "previous" and section.gramian_batch_size != train.batch_size:
+                raise ValueError(
+                    "batch: previous reuses the gradient batch, so gramian_batch_size must be "
+                    f"train.batch_size, {train.batch_size}, not {section.gramian_batch_size}"
+                )
+        return self
 
 
 class SplitSection(Section):

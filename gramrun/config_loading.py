@@ -174,7 +174,8 @@ def _describe(
         reason = str(first["msg"]).removeprefix("Value error, ")
         given = first.get("input")
         shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
-        message = f"{where}: {dotted}: {reason[0].lower() + reason[1:]}{shown}"
+        key = f"{dotted}: " if dotted else ""  # none where whole sections contradict each other
+        message = f"{where}: {key}{reason[0].lower() + reason[1:]}{shown}"
     more = len(problems) - 1
     return message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
 
@@ -252,6 +253,8 @@ def _type_name(annotation: Any) -> str:
         return _type_name(arguments[0])
     if get_origin(annotation) is tuple:
         return f"list of {_type_name(arguments[0])}"
+    if get_origin(annotation) is dict:
+        return "table of steps and numbers"
     if arguments:
         return " or ".join("null" if part is type(None) else _type_name(part) for part in arguments)
     names = {

@@ -12,7 +12,6 @@ from tqdm import tqdm
 from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
 from gramrun.evaluation import evaluate_embeddings
-from gramrun.gramian.surrogate import gravity
 from gramrun.interruption import Interrupted, deferred_interrupt
 from gramrun.runs import Run
 from gramrun.training import Trainer, embed_all
@@ -94,7 +93,7 @@ def _log(
         "seconds": seconds,
         "train_seconds": trainer.train_seconds,
         "loss": sum(losses) / len(losses),
-        "gravity": float(gravity(trainer.left_estimator.gramian, trainer.right_estimator.gramian)),
+        "gravity": trainer.objective.penalty(trainer.left_estimator.moments, trainer.right_estimator.moments),
     }
     left, right = embed_all(trainer.model, corpus)
     for split in run.config.evaluation.splits:

@@ -19,17 +19,20 @@ import torch
 from torch import Tensor
 
 from gramrun import checkpoints, runs, trajectory
+from gramrun.caches import check_caches
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config_loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
+from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file
 from gramrun.fitting import progress_bar, stop_if
-from gramrun.gramian.estimator import GramianEstimator
+from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
 from gramrun.runs import Run
-from gramrun.training import Trainer, TrainingSide
+from gramrun.sides import TrainingSide
+from gramrun.training import Trainer
 from gramrun.trajectory import Trajectory
 
 COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
@@ -42,9 +45,16 @@ class Observers:
     Args:
         sections: one estimator each.
         trainer: whose parameters they watch; caches are started under its current ones.
+        corpus: what it trains on.
+
+    Raises:
+        ConfigError: when their caches do not fit into memory or on the disk.
     """
 
-    def __init__(self, sections: tuple[EstimatorSection, ...], trainer: Trainer) -> None:
+    def __init__(
+        self, sections: tuple[EstimatorSection, ...], trainer: Trainer, corpus: PreparedCorpus
+    ) -> None:
+        check_caches(trainer.config, sections, corpus)
         self.sections = sections
         self.trainer = trainer
         self.sides = (trainer.left, trainer.right)
@@ -54,21 +64,23 @@ class Observers:
 
     def observe(self) -> None:
         """Draw and embed one batch a side, and let every estimator see as much of it as its size asks."""
-        largest = max(section.gramian_batch_size for section in self.sections)
         streams = (LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM)
         for side, estimators, stream in zip(self.sides, self.estimators, streams, strict=True):
-            members = side.draw(self.trainer.config.train.seed, stream, self.trainer.step, largest)
-            embeddings = side.embed_members(members)
+            batch = self._drawn(side, stream, self.trainer.step)
+            ahead = None
+            if any(estimator.looks_ahead for estimator in estimators):
+                ahead = self._drawn(side, stream, self.trainer.step + 1)
             for section, estimator in zip(self.sections, estimators, strict=True):
-                self._show(estimator, side, members, embeddings, section.gramian_batch_size)
+                if estimator.observes == "corpus" or section.batch == "previous":
+                    self.trainer.observe(section, estimator, side)
+                    continue
+                self.trainer.show(estimator, side, batch.first(section.gramian_batch_size))
+                if ahead is not None and estimator.looks_ahead:
+                    self.trainer.look_ahead(estimator, side, ahead.first(section.gramian_batch_size))
 
-    def _show(
-        self, estimator: GramianEstimator, side: TrainingSide, members: Tensor, embeddings: Tensor, size: int
-    ) -> None:
-        if estimator.observes_corpus:
-            self.trainer.observe(estimator, side)
-        else:
-            estimator.observe(members[:size], embeddings[:size])
+    def _drawn(self, side: TrainingSide, stream: int, step: int) -> GramianBatch:
+        largest = max(section.gramian_batch_size for section in self.sections)
+        return side.drawn(self.trainer.config.train.seed, stream, step, largest)
 
     def errors(self, gramians: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
         """Each estimator's error on each side, against the reference Gramians of the two sides."""
@@ -77,7 +89,7 @@ class Observers:
                 yield {
                     "estimator": section.family,
                     "batch_size": section.gramian_batch_size,
-                    "alpha": section.alpha if section.name == "sogram" else None,
+                    "alpha": section.alpha if section.has_alpha else None,
                     "side": side.name,
                     "error": relative_error(estimator.gramian, exact),
                 }
@@ -105,12 +117,17 @@ def check_config(config: RunConfig) -> None:
     """Check that there is something to watch.
 
     Raises:
-        ConfigError: when ``gram_error.estimators`` is empty or ``gram_error.every`` is 0.
+        ConfigError: when ``gram_error.estimators`` is empty, ``gram_error.every`` is 0, or the objective
+            has no Gramians.
     """
     if not config.gram_error.estimators:
         raise ConfigError("gram_error.estimators is empty; list the estimators that watch the trajectory")
     if not config.gram_error.every.count:
         raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
+    if config.train.objective != "gravity":
+        raise ConfigError(
+            f"gram_error watches Gramians; train.objective is {config.train.objective}, set gravity"
+        )
 
 
 def check_finished(run: Run) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from gramrun.config import EstimatorSection, RunConfig
+from gramrun.caches import cache_bytes
+from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
 from gramrun.provenance import provenance
 from gramrun.room import available_disk, available_memory, size_text
@@ -66,17 +67,6 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     yield f"disk: {size_text(2 * (4 * parameters * copies + caches))} for two checkpoints"
     if watched:
         yield f"gram-error: {size_text(watched)} more of memory, and twice that of disk until it is finished"
-
-
-def cache_bytes(config: RunConfig, estimator: EstimatorSection, corpus: PreparedCorpus) -> int:
-    """What an estimator's caches occupy: SAGram keeps k floats per population member and side."""
-    if estimator.name != "sagram":
-        return 0
-    if config.train.weighting == "frequency":
-        members = 2 * len(corpus.train)
-    else:
-        members = int((corpus.left_frequency > 0).sum() + (corpus.right_frequency > 0).sum())
-    return 4 * config.model.embedding_dim * members
 
 
 def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:

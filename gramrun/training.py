@@ -21,21 +21,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gramrun.caches import check_caches
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError, RunError
-from gramrun.gramian import make_estimator
+from gramrun.gramian import CacheOptions, make_estimator
+from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
-from gramrun.gramian.exact import exact_gramian
-from gramrun.gramian.population import Population, make_population
-from gramrun.gramian.surrogate import gravity_surrogate
+from gramrun.gramian.population import make_population
+from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.losses import squared_error
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, make_optimizer
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.objectives import GradientBatch, make_objective
+from gramrun.sides import TrainingSide, embed_in_chunks
 
-_EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
+_EXACT_CHUNK = 65536  # pairs whose loss is summed at once; bounds memory, not a result
 
 
 @dataclass(frozen=True)
@@ -53,41 +57,6 @@ class StepRecord:
     epoch: float
     loss: float
     train_seconds: float
-
-
-@dataclass(frozen=True)
-class TrainingSide:
-    """One side as training sees it: how to embed it, what its Gramian averages, where batches come from."""
-
-    name: str
-    items: int
-    pair_items: Tensor
-    population: Population
-    embed: Callable[[Tensor], Tensor]
-    stream: int
-
-    def draw(self, seed: int, stream: int, step: int, size: int) -> Tensor:
-        """Draw population members uniformly with replacement: int64, shape (size,)."""
-        return torch.from_numpy(batches.uniform_draws(seed, stream, step, self.population.size, size))
-
-    @torch.no_grad()
-    def embed_members(self, members: Tensor) -> Tensor:
-        """Embed population members without a graph: shape (B, k)."""
-        return self.embed(self.population.member_items[members].long())
-
-    @torch.no_grad()
-    def embed_items(self, items: Tensor) -> Tensor:
-        """Embed any number of items without a graph: shape (len(items), k)."""
-        return _embed_in_chunks(self.embed, items)
-
-    def embed_chunks(self, items: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Embed any number of items, a chunk at a time: item ids (c,) and embeddings (c, k)."""
-        return ((chunk, self.embed_items(chunk)) for chunk in items.split(_EMBED_CHUNK))
-
-    def exact_gramian(self) -> Tensor:
-        """G of this side under the current parameters: float64, shape (k, k)."""
-        chunks = self.embed_chunks(self.population.weighted_items)
-        return exact_gramian(chunks, self.population.item_weights)
 
 
 class Trainer:
@@ -116,19 +85,23 @@ class Trainer:
         self.left = self._side("left", corpus.left, corpus.train.left, self.model.left_embeddings)
         self.right = self._side("right", corpus.right, corpus.train.right, self.model.right_embeddings)
         self.target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
-        self.left_estimator = self.make_estimator(config.estimator, self.left)
+        self.objective = make_objective(config, corpus, self.left.population, self.right.population)
+        # The right one first: what the left one observes may depend on it.
         self.right_estimator = self.make_estimator(config.estimator, self.right)
+        self.left_estimator = self.make_estimator(config.estimator, self.left)
         self.step = 0
         self.train_seconds = 0.0
+        self.previous: tuple[Tensor, Tensor] | None = None
         self._batches = batches.ShuffledPairs(self.pairs, config.train.batch_size, config.train.seed)
 
     def _side(
         self, name: str, side: Side, pair_items: np.ndarray, embed: Callable[[Tensor], Tensor]
     ) -> TrainingSide:
-        items = torch.from_numpy(pair_items)
-        stream = batches.LEFT_GRAMIAN_STREAM if name == "left" else batches.RIGHT_GRAMIAN_STREAM
-        population = make_population(items, side.items, self.config.train.weighting)
-        return TrainingSide(name, side.items, items, population, embed, stream)
+        left = name == "left"
+        gamma = self.config.train.gamma_left if left else self.config.train.gamma_right
+        stream = batches.LEFT_GRAMIAN_STREAM if left else batches.RIGHT_GRAMIAN_STREAM
+        population = make_population(torch.from_numpy(pair_items), side.items, gamma)
+        return TrainingSide(name, side.items, population, embed, stream)
 
     @property
     def epoch(self) -> float:
@@ -141,23 +114,65 @@ class Trainer:
             section.name,
             embedding_dim=self.config.model.embedding_dim,
             population=side.population,
-            alpha=section.alpha,
+            companion_dim=self.objective.companion_dim,
+            schedule=AlphaSchedule(section.alpha, section.alpha_schedule),
+            debias=section.debias,
+            exact_start=section.start == "exact",
             beta=section.beta,
             project=section.project,
+            cache=self._cache_options(section),
         )
         if estimator.needs_start:
-            estimator.start(side.embed_items(torch.arange(side.items)))
+            items = torch.arange(side.items)
+            estimator.start(self._statistics(side, batch) for batch in side.chunks(items))
         return estimator
 
-    def observe(self, estimator: GramianEstimator, side: TrainingSide) -> None:
+    def _cache_options(self, section: EstimatorSection) -> CacheOptions | None:
+        if section.cache_entry is None:
+            return None
+        return CacheOptions(
+            section.cache_entry,
+            CACHE_DTYPES[section.cache_dtype],
+            section.cache_folder,
+            section.rebuild_every.steps(self.pairs, self.config.train.batch_size),
+        )
+
+    def _statistics(self, side: TrainingSide, batch: GramianBatch) -> GramianBatch:
+        other = self.right_estimator if side is self.left else None
+        return self.objective.statistics(side.name, batch, other)
+
+    def observe(self, section: EstimatorSection, estimator: GramianEstimator, side: TrainingSide) -> None:
         """Show one estimator its Gramian batch of the current step."""
-        if estimator.observes_corpus:
-            items = side.population.weighted_items
-            estimator.observe(items, side.embed_items(items))
+        if estimator.observes == "nothing":
+            return
+        if estimator.observes == "corpus":
+            self.show(estimator, side, side.whole())
+        elif section.batch == "previous" and self.previous is not None:
+            self.show(estimator, side, self.previous_batch(side))
         else:
-            size = self.config.estimator.gramian_batch_size
-            members = side.draw(self.config.train.seed, side.stream, self.step, size)
-            estimator.observe(members, side.embed_members(members))
+            size, seed = section.gramian_batch_size, self.config.train.seed
+            self.show(estimator, side, side.drawn(seed, side.stream, self.step, size))
+            if estimator.looks_ahead:
+                self.look_ahead(estimator, side, side.drawn(seed, side.stream, self.step + 1, size))
+
+    def show(self, estimator: GramianEstimator, side: TrainingSide, batch: GramianBatch) -> None:
+        """Let an estimator observe what the objective needs of a batch."""
+        estimator.observe(self._statistics(side, batch))
+
+    def look_ahead(self, estimator: GramianEstimator, side: TrainingSide, batch: GramianBatch) -> None:
+        """Let an estimator see the next step's batch under the parameters of this one."""
+        estimator.look_ahead(self._statistics(side, batch))
+
+    def previous_batch(self, side: TrainingSide) -> GramianBatch:
+        """The gradient batch of the step before, under that step's parameters: one step stale.
+
+        Raises:
+            ValueError: before the first step.
+        """
+        if self.previous is None:
+            raise ValueError("there is no gradient batch before the first step")
+        pairs = torch.from_numpy(self._batches.batch(self.step - 1))
+        return side.reused(pairs, self.previous[0 if side is self.left else 1])
 
     def steps(self) -> Iterator[StepRecord]:
         """Train from the current step to the last, yielding one record a step.
@@ -167,32 +182,58 @@ class Trainer:
         """
         while self.step < self.total_steps:
             started = time.perf_counter()
-            self.observe(self.left_estimator, self.left)
-            self.observe(self.right_estimator, self.right)
+            self.observe(self.config.estimator, self.right_estimator, self.right)
+            self.observe(self.config.estimator, self.left_estimator, self.left)
             loss = self._gradient_step()
             self.step += 1
             self.train_seconds += time.perf_counter() - started
             yield StepRecord(self.step, self.epoch, loss, self.train_seconds)
 
+    def exact_objective(self) -> float:
+        """The objective under the current parameters, over all pairs, with exact Gramians.
+
+        Raises:
+            ValueError: where the objective is not a function of them.
+        """
+        loss = 0.0
+        for pairs in torch.arange(self.pairs).split(_EXACT_CHUNK):
+            left, right = (self.left.population.pair_items[pairs], self.right.population.pair_items[pairs])
+            u, v = self.left.embed_items(left.long()), self.right.embed_items(right.long())
+            target = 1.0 if self.target is None else self.target[pairs]
+            loss += float(squared_error(u.double(), v.double(), target)) * len(pairs) / self.pairs
+        moments = [
+            weighted_moments(
+                (self._statistics(side, chunk) for chunk in side.chunks(side.population.weighted_items)),
+                side.population.item_weights,
+            )
+            for side in (self.left, self.right)
+        ]
+        penalty = self.objective.penalty(*moments)
+        if penalty is None:
+            raise ValueError("only gravity is a function of its Gramians")
+        return loss + self.config.train.gravity * penalty
+
     def _gradient_step(self) -> float:
         pairs = torch.from_numpy(self._batches.batch(self.step))
-        left, right = self.left.pair_items[pairs].long(), self.right.pair_items[pairs].long()
-        u, v = self.left.embed(left), self.right.embed(right)
-        loss = squared_error(u, v, 1.0 if self.target is None else self.target[pairs])
-        surrogate = gravity_surrogate(
-            u,
-            v,
-            self.left_estimator.gramian,
-            self.right_estimator.gramian,
+        left = self.left.population.pair_items[pairs].long()
+        right = self.right.population.pair_items[pairs].long()
+        batch = GradientBatch(
+            left,
+            right,
+            self.left.embed(left),
+            self.right.embed(right),
+            1.0 if self.target is None else self.target[pairs],
             _at(self.left.population.importance, left),
             _at(self.right.population.importance, right),
         )
+        loss, surrogate = self.objective.terms(batch, self.left_estimator, self.right_estimator)
         objective = loss + self.config.train.gravity * surrogate
         if not math.isfinite(objective.item()):
             raise RunError(
                 f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, "
                 f"gravity {surrogate.item() / 2:g}); lower train.learning_rate or train.gravity"
             )
+        self.previous = batch.left.detach(), batch.right.detach()
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()
         self.optimizer.step()
@@ -207,6 +248,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "left_estimator": self.left_estimator.state_dict(),
             "right_estimator": self.right_estimator.state_dict(),
+            "previous": self.previous if self.config.estimator.batch == "previous" else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -220,6 +262,7 @@ class Trainer:
             self.optimizer.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
             self.right_estimator.load_state_dict(state["right_estimator"])
+            self.previous = None if state["previous"] is None else tuple(state["previous"])
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
         except (KeyError, ValueError, RuntimeError, TypeError) as error:
@@ -263,20 +306,17 @@ def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
 @torch.no_grad()
 def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
     """Embed every item of both sides: (left items, k) and (right items, k)."""
-    left = _embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
-    right = _embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
+    left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
+    right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
     return left, right
-
-
-def _embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
-    return torch.cat([embed(chunk) for chunk in items.split(_EMBED_CHUNK)])
 
 
 def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
     """Check what only the corpus can tell.
 
     Raises:
-        ConfigError: when a batch is larger than the training split, or targets are asked for and absent.
+        ConfigError: when a batch is larger than the training split, targets are asked for and absent, or
+            caches do not fit into memory or on the disk.
     """
     pairs = len(corpus.train)
     for key, size in (
@@ -292,6 +332,7 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
                 f"{key} is {size}, but {corpus.path} has only {pairs} training pairs; "
                 f"set it to {pairs} or less"
             )
+    check_caches(config, [config.estimator], corpus)
     if config.train.target == "value" and corpus.train.target is None:
         raise ConfigError(
             f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"

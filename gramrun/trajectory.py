@@ -1,6 +1,6 @@
 """What Proposition 5 asks to know of a trajectory, measured along it (paper, Section 3.2 and Appendix D).
 
-For one side under the parameters θ(t), over its population (pairs or distinct items) with weights w_x:
+For one side under the parameters θ(t), over its population with weights w_x:
 
     ‖G‖_F     G = sum_x w_x u_x ⊗ u_x                        (paper, equation 4)
     σ²        E‖u ⊗ u − G‖²_F = sum_x w_x ‖u_x‖⁴ − ‖G‖²_F    of one member; a batch's mean has σ²/|B|
@@ -10,7 +10,7 @@ The drift is measured at the measured steps only, so δ is exact where ``gram_er
 bound of it elsewhere. Step 1 has none: the estimators first observe under θ(1), and G(0) enters nothing.
 
 On a corpus too large to embed whole, "the true Gramian" is the mean over a large sample (Appendix D: one
-million embeddings). For N members drawn uniformly with replacement, Ĝ is unbiased and its relative
+million embeddings). For N members drawn from the population with replacement, Ĝ is unbiased and its relative
 standard error is stated beside it:
 
     sqrt(E‖Ĝ − G‖²_F) / ‖G‖_F = σ / (√N ‖G‖_F),   with σ̂² = N/(N−1) · (mean ‖u‖⁴ − ‖Ĝ‖²_F),   E σ̂² = σ²
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gramrun.data.batches import LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM
-from gramrun.gramian.exact import exact_gramian
-from gramrun.training import Trainer, TrainingSide
+from gramrun.data.batches import LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM, step_generator
+from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.sides import TrainingSide
+from gramrun.training import Trainer
 
 COLUMNS = (
     "step",
@@ -86,28 +87,28 @@ def exact_reference(side: TrainingSide) -> Reference:
     return _weighted(side, side.population.item_weights, samples=None)
 
 
-def sampled_reference(side: TrainingSide, members: Tensor) -> Reference:
-    """Ĝ and σ̂² over drawn members; an item that was drawn c times is embedded once, and weighs c/N.
+def sampled_reference(side: TrainingSide, items: Tensor) -> Reference:
+    """Ĝ and σ̂² over drawn items; an item that was drawn c times is embedded once, and weighs c/N.
 
     Args:
         side: whose Gramian.
-        members: integers, shape (N,), N >= 2. Drawn uniformly with replacement from the population.
+        items: int64, shape (N,), N >= 2. Drawn with replacement from the population, x ~ w.
     """
-    counts = torch.bincount(side.population.member_items[members], minlength=side.items)
-    return _weighted(side, counts.double() / len(members), samples=len(members))
+    counts = torch.bincount(items, minlength=side.items)
+    return _weighted(side, counts.double() / len(items), samples=len(items))
 
 
 def _weighted(side: TrainingSide, weights: Tensor, samples: int | None) -> Reference:
     fourth_moment = 0.0
 
-    def embedded() -> Iterator[tuple[Tensor, Tensor]]:
+    def embedded() -> Iterator[GramianBatch]:
         nonlocal fourth_moment  # summed on the way, so that every item is embedded once
-        for items, embeddings in side.embed_chunks(weights.nonzero().squeeze(1)):
-            norms = embeddings.double().square().sum(1)
-            fourth_moment += float(weights[items].double() @ norms.square())
-            yield items, embeddings
+        for chunk in side.chunks(weights.nonzero().squeeze(1)):
+            norms = chunk.embeddings.double().square().sum(1)
+            fourth_moment += float(weights[chunk.items].double() @ norms.square())
+            yield chunk
 
-    gramian = exact_gramian(embedded(), weights)
+    gramian = weighted_moments(embedded(), weights)
     norm = float(torch.linalg.norm(gramian))
     variance = max(0.0, fourth_moment - norm**2)  # rounding; 0 where all embeddings are equal
     if samples is None:
@@ -168,6 +169,8 @@ class Trajectory:
         streams = (LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM)
         size = config.gram_error.reference_samples
         return [
-            sampled_reference(side, side.draw(config.train.seed, stream, measured_step, size))
+            sampled_reference(
+                side, side.population.draw(step_generator(config.train.seed, stream, measured_step), size)[0]
+            )
             for side, stream in zip(sides, streams, strict=True)
         ]

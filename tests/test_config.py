@@ -73,7 +73,21 @@ BAD_OVERRIDES = {
     "estimator.alpha=0": "--set estimator.alpha=0: estimator.alpha: input should be greater than 0 (given: 0)",
     "estimator.alpha=1.5": "estimator.alpha: input should be less than or equal to 1 (given: 1.5)",
     "estimator.alpha=x": "estimator.alpha: input should be a valid number",
-    "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram' or 'exact'",
+    "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram', ",
+    "train.gamma_left=1.1": "--set train.gamma_left=1.1: train.gamma_left: input should be less than or equal to 1",
+    "train.gamma_right=-0.1": "train.gamma_right: input should be greater than or equal to 0 (given: -0.1)",
+    "estimator.alpha_schedule={1: 1, 9: 1.5}": "estimator.alpha_schedule: alpha must lie in (0, 1], but at step 9 it is 1.5",
+    "estimator.alpha_schedule={1: 0}": "alpha must lie in (0, 1], but at step 1 it is 0",
+    "estimator.alpha_schedule={5: 0.1}": "a table must begin at step 1",
+    "estimator.alpha_schedule={}": "a table must begin at step 1",
+    "estimator.alpha_schedule={1: a}": "a table has whole numbers of steps and rates",
+    "estimator.alpha_schedule=fast": "give constant, decaying, or a table of steps and rates",
+    "estimator={name: sogram, debias: true, start: exact}": "debias and start: exact both mend the zero start",
+    "estimator={name: control-variate, batch: previous}": "control-variate needs a batch independent of the last step",
+    "estimator={name: exact, batch: previous}": "exact observes the whole corpus",
+    "estimator={name: none}": "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0",
+    "estimator={name: sampling, batch: previous, gramian_batch_size: 7}": "gramian_batch_size must be train.batch_size",
+    "train.objective=batch-softmax": "estimator.name: none goes with",
     "train.gravity=-1": "train.gravity: input should be greater than or equal to 0 (given: -1)",
     "train.batch_size=0": "train.batch_size: input should be greater than or equal to 1",
     "train.epochs=null": "give exactly one of train.epochs and train.steps",
@@ -165,6 +179,27 @@ def test_intervals(text, pairs, expected):
     assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("estimator={name: sagram, cache: pair}", "cache: pair needs train.gamma_left and gamma_right of 1"),
+        ("train.objective=taylor-softmax", "is a mean over pairs; set train.gamma_left: 1"),
+    ],
+)
+def test_what_needs_the_weights_of_the_paper(file, override, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(RunConfig, file, ["gram_error.estimators=[]", "train.gamma_left=0.5", override])
+    assert str(caught.value).startswith(f"{file}: ")
+    load_config(RunConfig, file, ["gram_error.estimators=[]", override])
+
+
+def test_schedules_survive_their_yaml(file, tmp_path):
+    config = load_config(RunConfig, file, ["estimator.alpha_schedule={1: 1, 100: 0.1}"])
+    assert config.estimator.alpha_schedule == {1: 1.0, 100: 0.1}
+    (tmp_path / "again.yaml").write_text(dump_config(config))
+    assert load_config(RunConfig, tmp_path / "again.yaml") == config
+
+
 def test_estimator_names_are_those_of_the_package():
     annotation = keys_of(RunConfig)["estimator.name"].annotation
     assert set(annotation.__args__) == set(ESTIMATOR_NAMES)
@@ -176,7 +211,7 @@ def test_shipped_configs_are_valid(path):
     assert config.data.path == Path("data") / path.parent.name
     if path.stem.startswith("paper"):
         assert not config.model.skip, "the skip path is not the paper's"
-        assert config.train.weighting == "frequency"
+        assert (config.train.gamma_left, config.train.gamma_right) == (1, 1)
 
 
 def test_prepare_has_its_own_keys():

@@ -1,7 +1,6 @@
 import itertools
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -11,13 +10,14 @@ from gramrun.errors import ConfigError, InputError
 from gramrun.gramian.exact import relative_error
 from gramrun.gramian.population import make_population
 from gramrun.interruption import Interrupted
-from gramrun.training import Trainer, TrainingSide
+from gramrun.sides import TrainingSide
+from gramrun.training import Trainer
 
 
 def watch(path, config, corpus):
     run = runs.create(path, "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
     return run, trainer, observers, gram_error.watch(run, trainer, observers)
 
 
@@ -46,7 +46,7 @@ def test_the_file_has_every_estimator_side_and_step(tmp_path, make_config, corpu
 
 def test_errors_are_against_the_pairs_of_the_paper(tmp_path, make_config, corpus):
     """The last row of the file, recomputed from its definition over all training pairs."""
-    config = make_config("train.weighting=frequency")
+    config = make_config("train.gamma_left=1", "train.gamma_right=1")
     _, trainer, observers, file = watch(tmp_path / "g", config, corpus)
     rows = trainer.left.embed_items(torch.from_numpy(corpus.train.left).long()).double()
     exact = rows.T @ rows / len(rows)
@@ -91,7 +91,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
     _, _, _, straight = watch(tmp_path / "straight", config, corpus)
     run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
     monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, stop))
     with pytest.raises(Interrupted, match=f"interrupted at step {stop} of 40"):
         gram_error.watch(run, trainer, observers)
@@ -100,7 +100,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
         with (run.path / name).open("a") as file:
             file.write("39,0,0,torn in the middle,of a lost row\n99,torn")
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
     observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
     assert trainer.step == stop
     resumed = gram_error.watch(run, trainer, observers)
@@ -129,20 +129,20 @@ def test_nothing_to_watch_is_refused(make_config):
 
 
 def test_the_sides_and_the_driver_draw_from_streams_of_their_own(make_config, corpus):
-    trainer = Trainer(make_config("train.weighting=frequency"), corpus)
-    observers = gram_error.Observers(trainer.config.gram_error.estimators, trainer)
+    trainer = Trainer(make_config("train.gamma_left=1", "train.gamma_right=1"), corpus)
+    observers = gram_error.Observers(trainer.config.gram_error.estimators, trainer, corpus)
     seen = {}
     for side, estimators in zip(("left", "right"), observers.estimators, strict=True):
-        estimators[1].observe = lambda members, embeddings, side=side: seen.update({side: members})
+        estimators[1].observe = lambda batch, side=side: seen.update({side: batch.items})
     for side, estimator in (
         ("driver left", trainer.left_estimator),
         ("driver right", trainer.right_estimator),
     ):
-        estimator.observe = lambda members, embeddings, side=side: seen.update({side: members})
+        estimator.observe = lambda batch, side=side: seen.update({side: batch.items})
     observers.observe()
-    trainer.observe(trainer.left_estimator, trainer.left)
-    trainer.observe(trainer.right_estimator, trainer.right)
-    draws = [tuple(members[:32].tolist()) for members in seen.values()]
+    trainer.observe(trainer.config.estimator, trainer.left_estimator, trainer.left)
+    trainer.observe(trainer.config.estimator, trainer.right_estimator, trainer.right)
+    draws = [tuple(items[:32].tolist()) for items in seen.values()]
     assert len(seen) == len(set(draws)) == 4
 
 
@@ -152,7 +152,7 @@ def read_trajectory(path):
 
 def test_the_trajectory_is_measured_by_its_definitions(tmp_path, make_config, corpus):
     """‖G‖, σ² and the last step's drift, recomputed pair by pair from a model trained on its own."""
-    config = make_config("train.weighting=frequency")
+    config = make_config("train.gamma_left=1", "train.gamma_right=1")
     watch(tmp_path / "g", config, corpus)
     frame = read_trajectory(tmp_path / "g")
     assert tuple(frame.columns) == trajectory.COLUMNS
@@ -192,24 +192,27 @@ def test_drift_may_be_left_out(tmp_path, make_config, corpus):
         figures.theory_frame([tmp_path / "g"])
 
 
-@pytest.mark.parametrize("weighting", ["frequency", "uniform"])
+@pytest.mark.parametrize("gamma", [1, 0.5, 0])
 @pytest.mark.parametrize("samples", [2, 3])
-def test_a_sampled_reference_is_unbiased_and_states_its_own_error(weighting, samples):
-    """Over every draw: E Ĝ = G, E σ̂² = σ², and the stated error is in the mean square the true one."""
+def test_a_sampled_reference_is_unbiased_and_states_its_own_error(gamma, samples):
+    """Over every draw, by its probability: E Ĝ = G, E σ̂² = σ², and the stated error is the true one."""
     theta = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    pair_items = torch.tensor([0, 0, 1, 3])
-    population = make_population(pair_items, 4, weighting)
-    side = TrainingSide("left", 4, pair_items, population, lambda items: theta[items], stream=0)
+    population = make_population(torch.tensor([0, 0, 1, 3]), 4, gamma)
+    side = TrainingSide("left", 4, population, lambda items: theta[items], stream=0)
     exact = trajectory.exact_reference(side)
-    draws = itertools.product(range(population.size), repeat=samples)
-    drawn = [trajectory.sampled_reference(side, torch.tensor(members)) for members in draws]
-    torch.testing.assert_close(
-        torch.stack([d.gramian for d in drawn]).mean(0), exact.gramian, atol=1e-7, rtol=1e-6
-    )
-    assert np.mean([d.variance for d in drawn]) == pytest.approx(exact.variance, rel=1e-6)
-    true = np.mean([float((d.gramian - exact.gramian).square().sum()) for d in drawn])
-    assert np.mean([(d.error * d.norm) ** 2 for d in drawn]) == pytest.approx(true, rel=1e-6)
-    assert true == pytest.approx(exact.variance / samples, rel=1e-6)
+    draws = [torch.tensor(items) for items in itertools.product((0, 1, 3), repeat=samples)]
+    chances = [float(population.item_weights.double()[items].prod()) for items in draws]
+    assert sum(chances) == pytest.approx(1, rel=1e-6)
+    drawn = [trajectory.sampled_reference(side, items) for items in draws]
+
+    def mean(values):
+        return sum(chance * value for chance, value in zip(chances, values, strict=True))
+
+    torch.testing.assert_close(mean(d.gramian for d in drawn), exact.gramian, atol=1e-6, rtol=1e-6)
+    assert mean(d.variance for d in drawn) == pytest.approx(exact.variance, rel=1e-5)
+    true = mean(float((d.gramian - exact.gramian).square().sum()) for d in drawn)
+    assert mean((d.error * d.norm) ** 2 for d in drawn) == pytest.approx(true, rel=1e-5)
+    assert true == pytest.approx(exact.variance / samples, rel=1e-5)
 
 
 def test_a_sampled_reference_is_drawn_afresh_from_streams_of_its_own(
@@ -218,16 +221,16 @@ def test_a_sampled_reference_is_drawn_afresh_from_streams_of_its_own(
     settings = ("gram_error.reference=sampled", "gram_error.reference_samples=400", "gram_error.every=20")
     seen, original = [], trajectory.sampled_reference
 
-    def spy(side, members):
-        seen.append((side.name, tuple(members.tolist())))
-        return original(side, members)
+    def spy(side, items):
+        seen.append((side.name, tuple(items.tolist())))
+        return original(side, items)
 
     monkeypatch.setattr(trajectory, "sampled_reference", spy)
     _, sampled, _, _ = watch(tmp_path / "s", make_config(*settings), corpus)
     # Steps 1, 20 and 40, and the steps before 20 and 40 with the draws of 20 and 40.
     assert len(seen) == 2 * 5
     assert len(set(seen)) == 2 * 3
-    assert len({members for _, members in seen}) == 2 * 3
+    assert len({items for _, items in seen}) == 2 * 3
     _, exact, _, _ = watch(tmp_path / "e", make_config("gram_error.every=20"), corpus)
     parameters = zip(sampled.model.parameters(), exact.model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in parameters)

@@ -19,20 +19,15 @@ import numpy as np
 ) = range(7)
 
 
-def uniform_draws(seed: int, stream: int, step: int, population: int, size: int) -> np.ndarray:
-    """Draw population members uniformly with replacement: i ~ Uniform(n) of Algorithms 1 and 2.
+def step_generator(seed: int, stream: int, step: int) -> np.random.Generator:
+    """The random numbers of one step of one stream.
 
     Args:
         seed: the run's seed.
         stream: which stream; different streams are independent.
         step: the step, from 0.
-        population: members are 0 .. population − 1.
-        size: |B|.
-
-    Returns:
-        int64, shape (size,).
     """
-    return np.random.default_rng((seed, stream, step)).integers(population, size=size)
+    return np.random.default_rng((seed, stream, step))
 
 
 class ShuffledPairs:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from gramrun.gramian.estimator import GramianEstimator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gramrun.gramian.control_variate import ControlVariate
+from gramrun.gramian.estimator import GramianEstimator, NoGramian
 from gramrun.gramian.exact import ExactGramian
 from gramrun.gramian.population import Population
-from gramrun.gramian.sagram import Beta, SAGram
+from gramrun.gramian.sagram import Beta, CacheEntry, SAGram
 from gramrun.gramian.sampling import Sampling
+from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.gramian.sogram import SOGram
 
-ESTIMATOR_NAMES = ("sampling", "sogram", "sagram", "exact")
+ESTIMATOR_NAMES = ("sampling", "sogram", "sagram", "control-variate", "exact", "none")
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """Where SAGram keeps its embeddings.
+
+    Attributes:
+        entry: what has an entry of its own: each item, or each training pair (the paper).
+        dtype: float32 or bfloat16.
+        folder: where the caches are memory-mapped, or None for memory.
+        rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
+    """
+
+    entry: CacheEntry = "item"
+    dtype: torch.dtype = torch.float32
+    folder: Path | None = None
+    rebuild_every: int = 0
 
 
 def make_estimator(
@@ -17,9 +41,13 @@ def make_estimator(
     *,
     embedding_dim: int,
     population: Population,
-    alpha: float = 0.01,
+    companion_dim: int = 0,
+    schedule: AlphaSchedule | None = None,
+    debias: bool = False,
+    exact_start: bool = False,
     beta: Beta = "1",
     project: bool = True,
+    cache: CacheOptions | None = None,
 ) -> GramianEstimator:
     """Make the estimator of one side's Gramian.
 
@@ -27,20 +55,54 @@ def make_estimator(
         name: one of `ESTIMATOR_NAMES`.
         embedding_dim: k.
         population: what the Gramian is the mean over.
-        alpha: for ``sogram``: the Gramian learning rate α, in (0, 1].
+        companion_dim: r, how many companions an item has (`gramrun.gramian.batch`).
+        schedule: for ``sogram`` and ``control-variate``: the Gramian learning rate α_t; 0.01 without it.
+        debias: for ``sogram``: whether the estimate is divided by the sum of its weights.
+        exact_start: for ``sogram``: whether Ĝ(0) is the exact Gramian instead of 0.
         beta: for ``sagram``: ``"1/n"`` (SAG) or ``"1"`` (SAGA).
-        project: for ``sagram`` with β = 1: whether to project onto the PSD cone.
+        project: for ``sagram`` with β = 1 and ``control-variate``: whether to project onto the PSD cone.
+        cache: for ``sagram``; for ``control-variate`` its presence makes F_t a SAGA estimate.
 
     Raises:
-        ValueError: for an unknown name or an α outside its range.
+        ValueError: for an unknown name, or options that do not go together.
     """
+    schedule = schedule or AlphaSchedule(0.01)
+
+    def sagram(beta: Beta, project: bool) -> SAGram:
+        options = cache or CacheOptions()
+        return SAGram(
+            embedding_dim,
+            population,
+            beta,
+            project=project,
+            entry=options.entry,
+            dtype=options.dtype,
+            folder=options.folder,
+            rebuild_every=options.rebuild_every,
+            companion_dim=companion_dim,
+        )
+
     match name:
         case "sampling":
-            return Sampling(embedding_dim)
+            return Sampling(embedding_dim, companion_dim)
         case "sogram":
-            return SOGram(embedding_dim, alpha)
+            return SOGram(
+                embedding_dim,
+                population,
+                schedule,
+                debias=debias,
+                exact_start=exact_start,
+                companion_dim=companion_dim,
+            )
         case "sagram":
-            return SAGram(embedding_dim, population, beta, project)
+            return sagram(beta, project)
+        case "control-variate":
+            unbiased = Sampling(embedding_dim, companion_dim) if cache is None else sagram("1", project=False)
+            return ControlVariate(
+                embedding_dim, schedule, unbiased, project=project, companion_dim=companion_dim
+            )
         case "exact":
-            return ExactGramian(embedding_dim, population)
+            return ExactGramian(embedding_dim, population, companion_dim)
+        case "none":
+            return NoGramian(embedding_dim, companion_dim)
     raise ValueError(f"no estimator is called {name!r}; there are {', '.join(ESTIMATOR_NAMES)}")

@@ -1,10 +1,12 @@
-"""The interface of all Gramian estimators: observe embeddings of a drawn batch, give a Gramian.
+"""The interface of all Gramian estimators: observe a batch of embeddings, give a Gramian.
 
-One estimator tracks one Gramian (left or right). At step t the training loop
+One estimator tracks one side's Gramian, and with it the products of the embeddings with their companions
+(`gramrun.gramian.batch`). At step t the training loop
 
-    1. draws a batch B of population members, uniformly and with replacement,
-    2. embeds them under θ(t) and calls ``observe(members, embeddings)``,
-    3. reads ``gramian``, a constant in the gradient of the surrogate (`gramrun.gramian.surrogate`).
+    1. draws a batch B of items x ~ w (`gramrun.gramian.population`) and embeds it under θ(t),
+    2. calls ``observe(B)``,
+    3. reads ``gramian`` and ``cross``, constants in the gradient of the surrogate,
+    4. where ``looks_ahead``: embeds the batch of step t + 1 under θ(t) too and calls ``look_ahead`` with it.
 
 The gradient batch B' is drawn from another stream, which is what makes Ĝ independent of it, as
 Proposition 1 asks.
@@ -13,37 +15,65 @@ Proposition 1 asks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+
+from gramrun.gramian.batch import GramianBatch
 
 
 class GramianEstimator(nn.Module, ABC):
     """Base of the estimators. State lives in buffers, so saving, loading and devices are torch's own.
 
+    Args:
+        embedding_dim: k.
+        companion_dim: r, how many companions an item has; 0 without a prior.
+
     Attributes:
-        gramian: Ĝ, float32, shape (k, k). Never part of an autograd graph.
-        observes_corpus: True where `observe` must be given every item instead of a drawn batch.
+        moments: the estimate of sum_x w_x u(x) ⊗ [u(x), c(x)]: float32, shape (k, k + r). Never part of an
+            autograd graph.
+        observes: what `observe` must be given: a drawn batch, the whole corpus, or nothing at all.
         needs_start: True where `start` must be called before the first `observe`.
+        looks_ahead: True where `look_ahead` must be called after each `observe`.
     """
 
-    observes_corpus: ClassVar[bool] = False
-    needs_start: ClassVar[bool] = False
-    gramian: Tensor
+    observes: ClassVar[Literal["batch", "corpus", "nothing"]] = "batch"
+    needs_start: bool = False
+    looks_ahead: ClassVar[bool] = False
+    moments: Tensor
 
-    def __init__(self, embedding_dim: int) -> None:
+    def __init__(self, embedding_dim: int, companion_dim: int = 0) -> None:
         super().__init__()
-        self.register_buffer("gramian", torch.zeros(embedding_dim, embedding_dim))
+        self.embedding_dim = embedding_dim
+        self.register_buffer("moments", torch.zeros(embedding_dim, embedding_dim + companion_dim))
 
-    def start(self, item_embeddings: Tensor) -> None:
-        """Initialise from the embeddings of all items, shape (items, k); a no-op for most."""
+    @property
+    def gramian(self) -> Tensor:
+        """Ĝ, shape (k, k)."""
+        return self.moments[:, : self.embedding_dim].contiguous()
+
+    @property
+    def cross(self) -> Tensor:
+        """Ĥ, the estimate of sum_x w_x u(x) ⊗ c(x): shape (k, r)."""
+        return self.moments[:, self.embedding_dim :].contiguous()
+
+    def start(self, chunks: Iterable[GramianBatch]) -> None:
+        """Initialise from all items, each in exactly one chunk; a no-op for most."""
 
     @abstractmethod
-    def observe(self, members: Tensor, embeddings: Tensor) -> None:
-        """Update Ĝ from a batch.
+    def observe(self, batch: GramianBatch) -> None:
+        """Update the estimate from a batch under the current parameters."""
 
-        Args:
-            members: int64, shape (B,). Drawn uniformly with replacement from the population.
-            embeddings: shape (B, k). Their embeddings under the current parameters.
-        """
+    def look_ahead(self, batch: GramianBatch) -> None:
+        """See the next step's batch under the parameters of this step; a no-op for most."""
+
+
+class NoGramian(GramianEstimator):
+    """The estimate 0: no gravity at all, for objectives that have none and to see what happens without."""
+
+    observes = "nothing"
+
+    def observe(self, batch: GramianBatch) -> None:
+        """Do nothing."""

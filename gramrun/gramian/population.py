@@ -1,26 +1,27 @@
-"""What a Gramian is the mean over: every pair (the paper) or every distinct item.
+"""What a Gramian is the mean over, and how its members are drawn: items weighted by frequency^γ.
 
 The paper's Gramians are means over the n training *pairs* (equation 4),
 
-    G_u = (1/n) sum_{i=1..n} u_i ⊗ u_i = sum_x w_x u(x) ⊗ u(x),    w_x = (pairs with left item x) / n,
+    G_u = (1/n) sum_{i=1..n} u_i ⊗ u_i = sum_x w_x u(x) ⊗ u(x),    w_x = f_x / n,
 
-so that an item weighs as often as it occurs. Its footnote on that equation allows the other choice,
-a mean over the m distinct items, w_x = 1/m. A `Population` holds the choice for one side, so that no
-estimator has to know which one was made: each sees members drawn uniformly from the population.
+with f_x the pairs whose left item is x, so that an item weighs as often as it occurs. Its footnote on that
+equation allows other weights. Here, with one γ in [0, 1] for each side,
 
-When gradients come from a batch of pairs, an item x turns up with probability p_x = (pairs with x) / n,
-so its gravity gradient must count w_x / p_x times to stay unbiased: that ratio is `importance`.
+    w_x = f_x^γ / sum_y f_y^γ        over the items with f_x > 0:    γ = 1 is the paper, γ = 0 is uniform.
+
+A Gramian batch draws items x ~ w. A gradient batch draws pairs, so item x turns up with probability
+p_x = f_x / n and its gravity term must count w_x / p_x times to stay unbiased: E_{x~p} (w_x/p_x) h(x) =
+E_{x~w} h(x) for any h. That ratio is `importance`; it also turns a reused gradient batch into a Gramian
+batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
-
-Weighting = Literal["frequency", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -28,47 +29,59 @@ class Population:
     """One side's population, over which its Gramian is the mean.
 
     Attributes:
-        member_items: int32 or int64, shape (size,). The item of each member. Under ``frequency`` a
-            member is a training pair, under ``uniform`` it is a distinct item.
-        item_weights: float32, shape (items,). w_x, the share of the members that are item x; sums to 1.
-        importance: float32, shape (items,), or None where it is 1 for all. w_x / p_x as above; 0 for an
-            item without training pairs, which no batch of pairs can reach.
+        pair_items: int32 or int64, shape (n,). This side's item in each training pair.
+        item_weights: float32, shape (items,). w_x; sums to 1, and is 0 for an item without training pairs.
+        importance: float32, shape (items,), or None where it is 1 for all (γ = 1). w_x / p_x as above; 0 for
+            an item without training pairs, which no batch of pairs can reach.
+        cumulative: float64, shape (items,), or None where γ = 1. The running sum of w_x.
     """
 
-    member_items: Tensor
+    pair_items: Tensor
     item_weights: Tensor
     importance: Tensor | None
-
-    @property
-    def size(self) -> int:
-        """How many members there are: n pairs or m items."""
-        return len(self.member_items)
+    cumulative: np.ndarray | None
 
     @property
     def weighted_items(self) -> Tensor:
         """The items of positive weight: int64, ascending."""
         return self.item_weights.nonzero().squeeze(1)
 
+    def draw(self, random: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
+        """Draw items x ~ w with replacement.
 
-def make_population(pair_items: Tensor, items: int, weighting: Weighting) -> Population:
+        Returns:
+            The items, int64, shape (size,); and where γ = 1 the training pairs, int64, shape (size,), that
+            they were drawn through: i ~ Uniform(n) of Algorithms 1 and 2.
+        """
+        if self.cumulative is None:
+            pairs = torch.from_numpy(random.integers(len(self.pair_items), size=size))
+            return self.pair_items[pairs].long(), pairs
+        # The inverse of the distribution function; the last entry is 1 only up to rounding.
+        reached = random.random(size) * self.cumulative[-1]
+        return torch.from_numpy(np.searchsorted(self.cumulative, reached, side="right")), None
+
+
+def make_population(pair_items: Tensor, items: int, gamma: float) -> Population:
     """Make the population of one side from its column of the training pairs.
 
-    Under ``uniform`` the population is the items that have at least one training pair: an item
-    without any gets no gradient from observed pairs, so weighing it would bias the gravity term.
+    An item without any training pair gets no gradient from observed pairs, so weighing it would bias the
+    gravity term: its weight is 0 for every γ.
 
     Args:
         pair_items: integers, shape (n,). This side's item in each training pair.
         items: how many items the side has.
-        weighting: ``frequency`` for the paper's equation 4, ``uniform`` for its footnote.
+        gamma: γ in [0, 1].
 
-    Returns:
-        The population. Under ``frequency`` its members share memory with `pair_items`.
+    Raises:
+        ValueError: for a γ outside [0, 1].
     """
-    counts = torch.bincount(pair_items, minlength=items).double()
-    shares = counts / counts.sum()
-    if weighting == "frequency":
-        return Population(pair_items, shares.float(), None)
-    members = counts.nonzero().squeeze(1)
-    weights = (counts > 0).double() / len(members)
-    importance = torch.where(counts > 0, weights / shares.clamp_min(torch.finfo(torch.double).tiny), 0.0)
-    return Population(members, weights.float(), importance.float())
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must lie in [0, 1], not {gamma}")
+    frequency = torch.bincount(pair_items, minlength=items).double()
+    shares = frequency / frequency.sum()
+    if gamma == 1:
+        return Population(pair_items, shares.float(), None, None)
+    weights = torch.where(frequency > 0, frequency.pow(gamma), 0.0)
+    weights /= weights.sum()
+    importance = torch.where(frequency > 0, weights / shares.clamp_min(torch.finfo(torch.double).tiny), 0.0)
+    return Population(pair_items, weights.float(), importance.float(), weights.cumsum(0).numpy())

@@ -1,37 +1,52 @@
-"""SAGram, the Stochastic Average Gramian (paper, Algorithm 1 and equation 9).
+"""SAGram, the Stochastic Average Gramian (paper, Algorithm 1 and equation 9), caching pairs or items.
 
-Every member j of the population (under ``frequency`` weighting: every training pair) keeps a cached
-embedding û_j, and Ŝ = (1/n) sum_j û_j ⊗ û_j is maintained online. For one drawn member i,
+A cache holds one embedding û_j for each of its entries j, which have weights p_j that sum to 1, and its
+Gramian Ŝ = sum_j p_j û_j ⊗ û_j is maintained online. With a batch B of entries drawn j ~ p,
 
-    Ĝ = Ŝ + β [u_i ⊗ u_i − û_i ⊗ û_i]
+    β = 1/n (SAG):   Ĝ = Ŝ + sum_{distinct j in B} p_j [u_j ⊗ u_j − û_j ⊗ û_j]
+    β = 1   (SAGA):  Ĝ = Ŝ + (1/|B|) sum_{j in B} r_j [u_j ⊗ u_j − û_j ⊗ û_j]
 
-and for a batch B, in the paper's "sum of rank-1 terms over the batch":
+(r_j = 1 unless the batch was drawn otherwise: `GramianBatch.importance`). Then Ŝ and the caches take in each
+distinct member of B, so that Ŝ becomes SAG's Ĝ. (Algorithm 1 refreshes the member that carried the gradient;
+in batches the members of B are the ones already embedded under the current parameters, so refreshing them is
+free and keeps the gradient batch B' independent of Ĝ.)
 
-    β = 1/n (SAG):   Ĝ = Ŝ + (1/n)   sum_{distinct i in B} [u_i ⊗ u_i − û_i ⊗ û_i]
-    β = 1   (SAGA):  Ĝ = Ŝ + (1/|B|) sum_{i in B}          [u_i ⊗ u_i − û_i ⊗ û_i]
+    per pair   the paper's: an entry for each training pair, p = 1/n. Memory n · k numbers.
+    per item   an entry for each item x, p_x = w_x. All pairs of an item have the same embedding, so their
+               caches differ in age only; one for all of them is as fresh as the freshest. Memory
+               items · k numbers: on the paper's `en`, 5.4 GB for 502 GB.
 
-Then Ŝ and the caches take in each distinct member of B. (Algorithm 1 refreshes the member that carried
-the gradient; in batches the members of B are the ones already embedded under the current parameters,
-so refreshing them is free and keeps the gradient batch B' independent of Ĝ.)
+SAGA is unbiased in both forms, whatever the caches hold: E_{j~p} [u_j⊗u_j − û_j⊗û_j] = G − Ŝ (Proposition 3),
+with variance (1/|B|) E‖u⊗u − û⊗û − (G − Ŝ)‖², which is small where caches are fresh. It may leave the PSD
+cone, from where it can be projected back by an eigendecomposition, which costs its unbiasedness. SAG stays
+in the cone (Proposition 2): Ĝ is a Gramian of vectors. Its bias is the caches' age, G − Ŝ.
 
-SAG stays in the PSD cone (Proposition 2) and is biased; SAGA is unbiased (Proposition 3) and may leave
-the cone, from where it can be projected back by an eigendecomposition, which costs its unbiasedness.
-
-Memory: size · k floats for the caches, O(k²) beside them. Ŝ is kept in float64, because it is a sum of
-many small differences and float32 would drift.
+Rounding. A change is computed from differences, u⊗u − û⊗û = ½[(u−û)⊗(u+û) + (u+û)⊗(u−û)], which has no
+cancellation even in float32, and summed in float64. Ŝ then drifts from its caches' Gramian like a random
+walk of float32 roundings; every `rebuild_every` steps it is summed anew from the caches, at the cost of
+reading them once and k² multiplications an entry, without a forward pass. bfloat16 caches round û to 8 bits:
+SAGA stays unbiased, since Ŝ is the Gramian of the rounded caches, at a little more variance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from gramrun.gramian.batch import GramianBatch, beside
+from gramrun.gramian.cache import cache_tensor
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import Population
 
 Beta = Literal["1/n", "1"]
+CacheEntry = Literal["pair", "item"]
+
+_REBUILD_CHUNK = 65536  # entries summed at once in a rebuild; bounds memory, not a result
 
 
 def project_to_psd(matrix: Tensor) -> Tensor:
@@ -43,6 +58,8 @@ def project_to_psd(matrix: Tensor) -> Tensor:
     _, failed = torch.linalg.cholesky_ex(matrix)
     if not failed:  # positive definite already; a Cholesky factor costs a fraction of an eigh
         return matrix
+    if not torch.isfinite(matrix).all():
+        return matrix  # a run that diverges: the training step sees it and says so
     eigenvalues, eigenvectors = torch.linalg.eigh(matrix)
     projected: Tensor = (eigenvectors * eigenvalues.clamp_min(0)) @ eigenvectors.T
     return projected
@@ -53,53 +70,159 @@ class SAGram(GramianEstimator):
 
     Args:
         embedding_dim: k.
-        population: the members that are cached.
+        population: the items or pairs that are cached.
         beta: ``"1/n"`` for the SAG form, ``"1"`` for the SAGA form.
         project: whether a SAGA estimate that left the PSD cone is projected back onto it.
+        entry: what has a cache entry of its own. ``pair`` needs batches drawn as pairs: γ = 1.
+        dtype: of the caches, float32 or bfloat16.
+        folder: where the caches are memory-mapped, or None for memory.
+        rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
+        companion_dim: r. Companions are cached beside the embeddings, r more numbers an entry.
+
+    Raises:
+        ValueError: for caches per pair under γ < 1.
     """
 
     needs_start = True
     cache: Tensor
-    cache_gramian: Tensor
+    companion_cache: Tensor
+    cache_moments: Tensor
+    observed: Tensor
 
-    def __init__(self, embedding_dim: int, population: Population, beta: Beta, project: bool = True) -> None:
-        super().__init__(embedding_dim)
+    def __init__(
+        self,
+        embedding_dim: int,
+        population: Population,
+        beta: Beta,
+        *,
+        project: bool = True,
+        entry: CacheEntry = "item",
+        dtype: torch.dtype = torch.float32,
+        folder: Path | None = None,
+        rebuild_every: int = 0,
+        companion_dim: int = 0,
+    ) -> None:
+        super().__init__(embedding_dim, companion_dim)
+        if entry == "pair" and population.cumulative is not None:
+            raise ValueError("caches per pair need gamma = 1; under another gamma items are drawn, not pairs")
         self.population = population
         self.beta = beta
         self.project = project and beta == "1"
-        self.register_buffer("cache", torch.zeros(population.size, embedding_dim))
-        self.register_buffer("cache_gramian", torch.zeros(embedding_dim, embedding_dim, dtype=torch.double))
+        self.entry = entry
+        self.rebuild_every = rebuild_every
+        entries = len(population.pair_items) if entry == "pair" else len(population.item_weights)
+        self.register_buffer("cache", cache_tensor(entries, embedding_dim, dtype, folder))
+        self.register_buffer("companion_cache", cache_tensor(entries, companion_dim, torch.float32, folder))
+        self.register_buffer("cache_moments", torch.zeros_like(self.moments, dtype=torch.double))
+        self.register_buffer("observed", torch.zeros((), dtype=torch.long))
+        # What one entry weighs where all weigh the same, as pairs and uniform items do, else None.
+        positive = population.item_weights[population.item_weights > 0]
+        uniform = entry == "pair" or bool((positive == positive[0]).all())
+        self.entry_weight = (1 / (entries if entry == "pair" else len(positive))) if uniform else None
+        self.exact_caches = dtype == torch.float32
 
     @torch.no_grad()
-    def start(self, item_embeddings: Tensor) -> None:
+    def start(self, chunks: Iterable[GramianBatch]) -> None:
         """Fill every cache under the initial parameters (Algorithm 1, lines 4 and 5)."""
-        member_items = self.population.member_items.to(item_embeddings.device)
-        torch.index_select(item_embeddings.detach(), 0, member_items, out=self.cache)
-        rows = item_embeddings.double()
-        weights = self.population.item_weights.to(rows.device).double()
-        self.cache_gramian.copy_(rows.T @ (weights[:, None] * rows))
-        self.gramian.copy_(self.cache_gramian)
+        if self.entry == "item":
+            for chunk in chunks:
+                self._store(chunk.items, _Rows(chunk.embeddings.detach(), chunk.companions))
+        else:
+            whole = list(chunks)
+            order = torch.cat([chunk.items for chunk in whole]).argsort()
+            embeddings = torch.cat([chunk.embeddings.detach() for chunk in whole])[order]
+            companions = [chunk.companions for chunk in whole if chunk.companions is not None]
+            by_item = torch.cat(companions)[order] if companions else None
+            pair_items = self.population.pair_items.to(embeddings.device)
+            for pairs in torch.arange(len(pair_items), device=embeddings.device).split(_REBUILD_CHUNK):
+                items = pair_items[pairs].long()
+                self._store(pairs, _Rows(embeddings, by_item).at(items))
+        self.rebuild()
+        self.moments.copy_(self.cache_moments)
 
     @torch.no_grad()
-    def observe(self, members: Tensor, embeddings: Tensor) -> None:
+    def rebuild(self) -> None:
+        """Sum Ŝ from its caches in float64: exact up to float64's rounding, O(entries · k²)."""
+        self.cache_moments.zero_()
+        for entries in torch.arange(len(self.cache), device=self.cache.device).split(_REBUILD_CHUNK):
+            rows, companions = self.cache[entries].double(), self.companion_cache[entries].double()
+            weighted = rows * self._weights(entries)[:, None]
+            self.cache_moments += torch.cat([weighted.T @ rows, weighted.T @ companions], 1)
+
+    @torch.no_grad()
+    def observe(self, batch: GramianBatch) -> None:
         """Form Ĝ from the caches as they are, then refresh the distinct members of the batch."""
-        stale = self.cache[members]
-        distinct, inverse = torch.unique(members, return_inverse=True)
-        position = torch.arange(len(members), device=members.device)
-        first = torch.full_like(distinct, len(members)).scatter_reduce_(0, inverse, position, "amin")
-        fresh = embeddings[first]
-        change = _gramian_difference(fresh, stale[first]) / self.population.size
+        members = batch.items if self.entry == "item" else batch.pairs
+        if members is None:
+            raise ValueError("caches per pair need a batch that was drawn as pairs")
+        fresh = _Rows(batch.embeddings.detach(), batch.companions)
+        stale = self._cached(members, fresh.embeddings.dtype)
+        first, repeats = _occurrences(members)
+        whole = None
         if self.beta == "1":
-            estimate = self.cache_gramian + _gramian_difference(embeddings, stale) / len(members)
-            self.gramian.copy_(project_to_psd(estimate) if self.project else estimate)
-            self.cache_gramian += change
+            whole = _change(fresh, stale, batch.importance)
+            estimate = self.cache_moments + whole / len(members)
+            if self.project:
+                k = self.embedding_dim
+                estimate = beside(project_to_psd(estimate[:, :k].contiguous()), estimate[:, k:])
+            self.moments.copy_(estimate)
+        self._store(members[first], fresh.at(first))
+        if whole is not None and self.entry_weight and batch.importance is None and self.exact_caches:
+            # All members weigh the same: the product at hand, less what it counted more than once.
+            self.cache_moments += (whole - _change(fresh.at(repeats), stale.at(repeats))) * self.entry_weight
         else:
-            self.cache_gramian += change
-            self.gramian.copy_(self.cache_gramian)
-        self.cache[distinct] = fresh
+            stored = self._cached(members[first], fresh.embeddings.dtype)  # rounded as the caches are
+            self.cache_moments += _change(stored, stale.at(first), self._weights(members[first]))
+        self.observed += 1
+        if self.rebuild_every and int(self.observed) % self.rebuild_every == 0:
+            self.rebuild()
+        if self.beta == "1/n":
+            self.moments.copy_(self.cache_moments)
+
+    def _weights(self, entries: Tensor) -> Tensor:
+        """p_j of the entries, float64."""
+        if self.entry == "pair":
+            return torch.full((len(entries),), 1 / len(self.cache), dtype=torch.double, device=entries.device)
+        return self.population.item_weights.to(entries.device)[entries].double()
+
+    def _cached(self, entries: Tensor, dtype: torch.dtype) -> _Rows:
+        companions = self.companion_cache[entries] if self.companion_cache.shape[1] else None
+        return _Rows(self.cache[entries].to(dtype), companions)
+
+    def _store(self, entries: Tensor, rows: _Rows) -> None:
+        self.cache[entries] = rows.embeddings.to(self.cache.dtype)
+        if rows.companions is not None:
+            self.companion_cache[entries] = rows.companions.to(self.companion_cache.dtype)
 
 
-def _gramian_difference(fresh: Tensor, stale: Tensor) -> Tensor:
-    """Sum of u⊗u − û⊗û over the rows, in float64 because the two terms nearly cancel late in training."""
-    fresh, stale = fresh.double(), stale.double()
-    return fresh.T @ fresh - stale.T @ stale
+@dataclass(frozen=True)
+class _Rows:
+    """Embeddings, shape (B, k), and their companions, shape (B, r) or None."""
+
+    embeddings: Tensor
+    companions: Tensor | None
+
+    def at(self, rows: Tensor) -> _Rows:
+        return _Rows(self.embeddings[rows], None if self.companions is None else self.companions[rows])
+
+
+def _occurrences(members: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions at which a member stands for the first time, and the others: one first per member."""
+    distinct, inverse = torch.unique(members, return_inverse=True)
+    position = torch.arange(len(members), device=members.device)
+    first = torch.full_like(distinct, len(members)).scatter_reduce_(0, inverse, position, "amin")
+    return first, (position != first[inverse]).nonzero().squeeze(1)
+
+
+def _change(fresh: _Rows, stale: _Rows, weights: Tensor | None = None) -> Tensor:
+    """sum_j p_j (u ⊗ [u, c] − û ⊗ [û, ĉ]), float64, from products of differences and sums (see above)."""
+    difference, total = fresh.embeddings - stale.embeddings, fresh.embeddings + stale.embeddings
+    weighted = difference if weights is None else difference * weights.to(difference.dtype)[:, None]
+    product = weighted.T @ total
+    gramian = (product + product.T).double() / 2
+    if fresh.companions is None or stale.companions is None:
+        return gramian
+    cross = weighted.T @ (fresh.companions + stale.companions)
+    moved = fresh.companions - stale.companions
+    cross += total.T @ (moved if weights is None else moved * weights.to(moved.dtype)[:, None])
+    return torch.cat([gramian, cross.double() / 2], 1)

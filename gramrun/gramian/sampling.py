@@ -12,8 +12,8 @@ Unbiased: E Ĝ = G. Variance: E‖Ĝ − G‖² = σ²/|B| with σ² = E‖u⊗u
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
+from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
 
 
@@ -21,8 +21,6 @@ class Sampling(GramianEstimator):
     """The mean rank-one term of the latest batch, forgetting all before it."""
 
     @torch.no_grad()
-    def observe(self, members: Tensor, embeddings: Tensor) -> None:
-        """Replace Ĝ by the batch's own Gramian; `members` are not used."""
-        torch.addmm(
-            self.gramian, embeddings.T, embeddings, beta=0, alpha=1 / len(embeddings), out=self.gramian
-        )
+    def observe(self, batch: GramianBatch) -> None:
+        """Replace the estimate by the batch's own."""
+        self.moments.copy_(batch_moments(batch))

@@ -3,7 +3,12 @@
     g(θ)  = ⟨G_u, G_v⟩_F = (1/n²) sum_i sum_j ⟨u_i, v_j⟩²                        (paper, equation 5)
     ĝ_i   = ⟨u_i, Ĝ_v u_i⟩ + ⟨v_i, Ĝ_u v_i⟩,   Ĝ held constant                   (paper, equation 8)
 
-If i is uniform, Ĝ is unbiased and independent of i, then E ∇ĝ_i = ∇g (Proposition 1).
+and with a low-rank prior p_ij = ⟨q_i, r_j⟩ (paper, Appendix C; H_u = (1/n) sum_i u_i ⊗ q_i, H_v with r_i),
+
+    g(θ)  = (1/n²) sum_i sum_j (⟨u_i, v_j⟩ − ⟨q_i, r_j⟩)² = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩
+    ĝ_i   = ⟨u_i, Ĝ_v u_i⟩ + ⟨v_i, Ĝ_u v_i⟩ − 2⟨u_i, Ĥ_v q_i⟩ − 2⟨v_i, Ĥ_u r_i⟩.
+
+If i is uniform, the estimates are unbiased and independent of i, then E ∇ĝ_i = ∇g (Propositions 1 and 6).
 
 Conventions, because the paper mixes two: g is the *mean* of the paper's g_i = ½[⟨u_i, G_v u_i⟩ +
 ⟨v_i, G_u v_i⟩]; the surrogate carries no ½, because each of its terms sees only one of the two factors
@@ -12,42 +17,59 @@ of the product ⟨G_u, G_v⟩ move. So the mean of ĝ_i at exact Gramians is 2g,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
 
 def gravity(left_gramian: Tensor, right_gramian: Tensor) -> Tensor:
-    """g = ⟨G_u, G_v⟩_F, a scalar, from two (k, k) Gramians."""
+    """g = ⟨G_u, G_v⟩_F, a scalar, from two (k, k) Gramians; without a prior."""
     return (left_gramian * right_gramian).sum()
 
 
+@dataclass(frozen=True)
+class GravitySide:
+    """One side of a gradient batch, as the surrogate sees it.
+
+    Attributes:
+        embeddings: u, shape (B', k), requiring gradients.
+        importance: shape (B',), how much each item's term counts
+            (`gramrun.gramian.population.Population.importance`); None for 1.
+        prior: q, shape (B', rank), the items' vectors of the low-rank prior; None without one.
+    """
+
+    embeddings: Tensor
+    importance: Tensor | None = None
+    prior: Tensor | None = None
+
+
 def gravity_surrogate(
-    left_embeddings: Tensor,
-    right_embeddings: Tensor,
+    left: GravitySide,
+    right: GravitySide,
     left_gramian: Tensor,
     right_gramian: Tensor,
-    left_importance: Tensor | None = None,
-    right_importance: Tensor | None = None,
+    left_cross: Tensor | None = None,
+    right_cross: Tensor | None = None,
 ) -> Tensor:
     """The batch mean of ĝ_i, a scalar to differentiate with respect to the embeddings.
 
     Args:
-        left_embeddings: u, shape (B', k), requiring gradients.
-        right_embeddings: v, shape (B', k), requiring gradients.
+        left: u, and q where there is a prior.
+        right: v, and r where there is a prior.
         left_gramian: Ĝ_u, shape (k, k), constant; it acts on the right embeddings.
         right_gramian: Ĝ_v, shape (k, k), constant; it acts on the left embeddings.
-        left_importance: shape (B',), how much each left item's term counts
-            (`gramrun.gramian.population.Population.importance`); None for 1.
-        right_importance: the same for the right items.
+        left_cross: Ĥ_u, shape (k, rank), constant; needed where there is a prior.
+        right_cross: Ĥ_v, shape (k, rank), constant; needed where there is a prior.
     """
-    left = _quadratic_forms(left_embeddings, right_gramian)
-    right = _quadratic_forms(right_embeddings, left_gramian)
-    if left_importance is not None:
-        left = left * left_importance
-    if right_importance is not None:
-        right = right * right_importance
-    return left.mean() + right.mean()
+    return _pull(left, right_gramian, right_cross) + _pull(right, left_gramian, left_cross)
 
 
-def _quadratic_forms(embeddings: Tensor, gramian: Tensor) -> Tensor:
-    """⟨e, G e⟩ for each row e: shape (B',)."""
-    return ((embeddings @ gramian.detach()) * embeddings).sum(1)
+def _pull(side: GravitySide, gramian: Tensor, cross: Tensor | None) -> Tensor:
+    """The mean of r (⟨e, Ĝ e⟩ − 2⟨e, Ĥ q⟩) over the rows."""
+    e = side.embeddings
+    terms = ((e @ gramian.detach()) * e).sum(1)
+    if side.prior is not None and cross is not None:
+        terms = terms - 2 * ((side.prior @ cross.detach().T) * e).sum(1)
+    if side.importance is not None:
+        terms = terms * side.importance
+    return terms.mean()

@@ -1,0 +1,49 @@
+"""Where cached embeddings lie: in memory or in a memory-mapped file, as float32 or bfloat16."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gramrun.files import disk_errors
+
+CACHE_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_SAME_SIZE = {torch.float32: np.float32, torch.bfloat16: np.int16}  # numpy has no bfloat16
+
+
+def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None) -> Tensor:
+    """Make a tensor of zeros for cached embeddings.
+
+    Args:
+        rows: how many embeddings.
+        width: numbers in each.
+        dtype: float32 or bfloat16.
+        folder: where the file lies that backs it, or None for memory. The file has no name: it is gone
+            when the process is, however that ends. Its pages stay in memory while there is room.
+
+    Returns:
+        Shape (rows, width).
+
+    Raises:
+        RunError: when the file cannot be made or the disk is full.
+    """
+    if folder is None or rows * width == 0:
+        return torch.zeros(rows, width, dtype=dtype)
+    size = cache_bytes(rows, width, dtype)
+    with disk_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a signal later
+        else:
+            file.truncate(size)
+        mapped = np.memmap(file, dtype=_SAME_SIZE[dtype], mode="r+", shape=(rows, width))
+    return torch.from_numpy(mapped).view(dtype)  # the mapping outlives the open file
+
+
+def cache_bytes(rows: int, width: int, dtype: torch.dtype) -> int:
+    """What `cache_tensor` occupies."""
+    return rows * width * dtype.itemsize

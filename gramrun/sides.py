@@ -1,0 +1,72 @@
+"""One side of the corpus as training sees it: how to embed it, what its Gramian averages, its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gramrun.data.batches import step_generator
+from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.population import Population
+
+_EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
+
+
+@dataclass(frozen=True)
+class TrainingSide:
+    """One side.
+
+    Attributes:
+        name: ``left`` or ``right``.
+        items: how many items it has.
+        population: what its Gramian is the mean over.
+        embed: item ids, shape (B,), to embeddings under the current parameters, shape (B, k).
+        stream: its stream of Gramian batches (`gramrun.data.batches`).
+    """
+
+    name: str
+    items: int
+    population: Population
+    embed: Callable[[Tensor], Tensor]
+    stream: int
+
+    @torch.no_grad()
+    def drawn(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
+        """Draw items x ~ w and embed them without a graph: the Gramian batch of one step."""
+        items, pairs = self.population.draw(step_generator(seed, stream, step), size)
+        return GramianBatch(items, self.embed(items), pairs=pairs)
+
+    def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
+        """A batch of training pairs whose embeddings are known already, as a Gramian batch."""
+        items = self.population.pair_items[pairs].long()
+        importance = self.population.importance
+        weights = None if importance is None else importance[items]
+        return GramianBatch(items, embeddings, pairs=pairs, importance=weights)
+
+    @torch.no_grad()
+    def embed_items(self, items: Tensor) -> Tensor:
+        """Embed any number of items without a graph: shape (len(items), k)."""
+        return embed_in_chunks(self.embed, items)
+
+    @torch.no_grad()
+    def chunks(self, items: Tensor) -> Iterator[GramianBatch]:
+        """Embed `items` chunk by chunk."""
+        for chunk in items.split(_EMBED_CHUNK):
+            yield GramianBatch(chunk, self.embed(chunk))
+
+    def whole(self) -> GramianBatch:
+        """All items of positive weight in one batch."""
+        items = self.population.weighted_items
+        return GramianBatch(items, self.embed_items(items))
+
+    def exact_gramian(self) -> Tensor:
+        """G of this side under the current parameters: float64, shape (k, k)."""
+        return weighted_moments(self.chunks(self.population.weighted_items), self.population.item_weights)
+
+
+def embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+    """Embed any number of items: shape (len(items), k)."""
+    return torch.cat([embed(chunk) for chunk in items.split(_EMBED_CHUNK)])
