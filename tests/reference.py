@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from gramrun.baselines import exact_als
+
 Vector = Sequence[float]
 
 
@@ -65,3 +67,17 @@ class SAGram:
             kept = [max(float(value), 0.0) for value in values]
             estimate = sum(w * torch.outer(q, q) for w, q in zip(kept, vectors.T, strict=True))
         return estimate
+
+
+def all_pairs_objective(problem: exact_als.Problem, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """F of `gramrun.baselines.exact_als`, with its second term as the double sum over all left and right items."""
+    observed = zip(problem.pair_left.tolist(), problem.pair_right.tolist(), problem.target, strict=True)
+    total = sum((torch.dot(left[x], right[y]) - s) ** 2 for x, y, s in observed) / len(problem.target)
+    for x, u in enumerate(left):
+        for y, v in enumerate(right):
+            wanted = 0.0
+            if problem.prior is not None:
+                wanted = torch.dot(problem.prior.left[x], problem.prior.right[y])
+            weight = problem.left_weights[x] * problem.right_weights[y]
+            total = total + problem.gravity * weight * (torch.dot(u, v) - wanted) ** 2
+    return total
