@@ -18,9 +18,9 @@ average, so that
 
 which is (B − 1) Z_i where q_i = 1 / (B − 1). The negatives are weighed right relative to one another
 whatever q is; the positive itself, which is in the batch by construction and not by chance, weighs
-1 / ((B − 1) q_i) times what it should: too much for rare items, too little for popular ones. And log D_i is below
-log E D_i on average (Jensen), by O(1/B). Both are biases of the gradient; the Gramian surrogate has neither
-(Proposition 1), but minimises another objective.
+1 / ((B − 1) q_i) times what it should: too much for rare items, too little for popular ones. And log D_i
+is below log E D_i on average (Jensen), by O(1/B). Both bias the gradient; the Gramian surrogate's has no
+bias where its Gramians have none (Proposition 1), but it is the gradient of another objective.
 
 Reference: Bengio and Senécal (2008); Yi et al., RecSys 2019, "Sampling-bias-corrected neural modeling".
 """
@@ -63,7 +63,12 @@ def batch_softmax_loss(
 ) -> Tensor:
     """The corrected in-batch softmax loss, a scalar to differentiate with respect to the embeddings.
 
-    Args: as `corrected_scores`.
+    Args:
+        left_embeddings: u, shape (B, k).
+        right_embeddings: v, shape (B, k).
+        right_items: integers, shape (B,). The right item of each pair.
+        right_log_probability: log q, shape (B,), as `corrected_scores` takes it.
+        temperature: τ > 0.
     """
     scores = corrected_scores(
         left_embeddings, right_embeddings, right_items, right_log_probability, temperature
