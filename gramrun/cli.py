@@ -159,18 +159,53 @@ def evaluate(
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
     from gramrun import runs
+    from gramrun.baseline import evaluate_baseline
     from gramrun.data.shards import open_corpus
-    from gramrun.evaluation import evaluate_run
+    from gramrun.evaluation import describe, evaluate_run
 
-    opened = runs.open_run(run)
-    corpus = open_corpus(opened.config.data.path)
-    result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
-    runs.record_evaluation(opened, result)
+    if runs.is_baseline(run):
+        baseline = runs.open_baseline(run)
+        corpus = open_corpus(baseline.config.data.path)
+        result = evaluate_baseline(baseline, corpus, split.value, candidates=candidates, full=full)
+        runs.record_evaluation(baseline, result)
+        done = f"wrote {run / runs.EVALUATION}"
+    else:
+        opened = runs.open_run(run)
+        corpus = open_corpus(opened.config.data.path)
+        result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
+        runs.record_evaluation(opened, result)
+        done = f"wrote {run / runs.EVALUATION}; next: gramrun plot map {run} --output map.png"
     if as_json:
         typer.echo(json.dumps(result))
         return
-    typer.echo(_describe_evaluation(result))
-    typer.echo(f"wrote {run / runs.EVALUATION}; next: gramrun plot map {run} --output map.png")
+    typer.echo(describe(result))
+    typer.echo(done)
+
+
+@app.command()
+def baseline(
+    config: ConfigOption,
+    output: OutputOption = None,
+    settings: SetOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Fit what you would use instead (popularity, implicit or exact ALS), and measure it likewise.
+
+    Example: gramrun baseline --config configs/movielens-100k/exact-als.yaml
+    """
+    from gramrun import baseline as room
+    from gramrun import runs
+    from gramrun.config import BaselineConfig
+    from gramrun.config_loading import load_config
+    from gramrun.data.shards import open_corpus
+    from gramrun.evaluation import describe
+
+    resolved = load_config(BaselineConfig, config, settings or [])
+    path = output or runs.default_path(config, resolved.baseline.seed)
+    results = room.run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
+    for result in results:
+        typer.echo(describe(result))
+    typer.echo(f"wrote {path}: {results[0]['method']}; next: gramrun evaluate {path} --full")
 
 
 @app.command("gram-error")
@@ -283,19 +318,6 @@ def _restore(run: Run, trainer: Trainer, *, resume: bool) -> dict[str, Any]:
     from gramrun import checkpoints
 
     return checkpoints.restore(run, trainer) if resume else {}
-
-
-def _describe_evaluation(result: dict[str, Any]) -> str:
-    low, high = result["ci95"]
-    pool = "all right items" if result["full"] else f"{result['candidates']:,} candidates"
-    lines = [
-        f"{result['split']}: {result['left_items']:,} left items, {pool}, "
-        f"training positives {result['train_positives']}; MAP@10's 95 % interval [{low:.4f}, {high:.4f}]",
-        f"{'':12}{'model':>10}{'popularity':>12}",
-    ]
-    for name in ("map@10", "ndcg@10", "recall@10", "recall@100"):
-        lines.append(f"  {name:10}{result[name]:10.4f}{result['popularity'][name]:12.4f}")
-    return "\n".join(lines)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
     """Read, override and validate a configuration.
 
     Args:
-        kind: `RunConfig` or `PrepareConfig`.
+        kind: `RunConfig`, `BaselineConfig` or `PrepareConfig`.
         file: a YAML file, or None for the defaults.
         overrides: ``dotted.key=value`` settings, applied in order; values are parsed as YAML.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -122,17 +123,42 @@ def evaluate_run(
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
-    left, right = embed_all(model, corpus)
-    result = evaluate_embeddings(left, right, corpus, split, settings, full=full)
+    result = evaluate_beside_popularity(*embed_all(model, corpus), corpus, split, settings, full=full)
+    return {**result, "step": state["trainer"]["step"], "method": run.config.estimator.label}
+
+
+def evaluate_beside_popularity(
+    left_embeddings: Tensor,
+    right_embeddings: Tensor,
+    corpus: PreparedCorpus,
+    split: str,
+    settings: EvaluationSection,
+    *,
+    full: bool = False,
+) -> dict[str, Any]:
+    """What `evaluate_embeddings` gives, with the corpus's hash and popularity on the same candidates."""
+    result = evaluate_embeddings(left_embeddings, right_embeddings, corpus, split, settings, full=full)
     popularity = evaluate_popularity(corpus, split, settings, full=full)
     kept = ("map@10", "ci95", "map@10_relevant", "recall@10", "recall@100", "ndcg@10")
     return {
         **result,
-        "step": state["trainer"]["step"],
-        "method": run.config.estimator.label,
         "data_hash": corpus.content_hash,
         "popularity": {name: popularity[name] for name in kept},
     }
+
+
+def describe(result: Mapping[str, Any]) -> str:
+    """An evaluation beside popularity, as a short table."""
+    low, high = result["ci95"]
+    pool = "all right items" if result["full"] else f"{result['candidates']:,} candidates"
+    lines = [
+        f"{result['split']}: {result['left_items']:,} left items, {pool}, "
+        f"training positives {result['train_positives']}; MAP@10's 95 % interval [{low:.4f}, {high:.4f}]",
+        f"{'':12}{'model':>10}{'popularity':>12}",
+    ]
+    for name in ("map@10", "ndcg@10", "recall@10", "recall@100"):
+        lines.append(f"  {name:10}{result[name]:10.4f}{result['popularity'][name]:12.4f}")
+    return "\n".join(lines)
 
 
 def _group(pairs: Pairs) -> tuple[np.ndarray, Relevant]:

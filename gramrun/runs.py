@@ -4,6 +4,7 @@ config.yaml             the resolved configuration
 manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
 metrics.jsonl           one JSON object a line, in order of steps (gram-error: gram_error.csv, trajectory.csv)
 checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
+embeddings.npz          a baseline's instead: left and right, float32, shapes (items, k)
 evaluation.json         what `gramrun evaluate` measured
 """
 
@@ -15,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-from gramrun.config import RunConfig
+from gramrun.config import BaselineConfig, RunConfig, Section
 from gramrun.config_loading import config_hash, dump_config, load_config
 from gramrun.errors import ConfigError, GramrunError, InputError
 from gramrun.files import disk_errors, new_file, new_folder
@@ -32,11 +33,12 @@ CONFIG, MANIFEST, METRICS, CHECKPOINTS, EVALUATION = (
     "evaluation.json",
 )
 Kind = Literal["train", "gram-error"]
+Config = TypeVar("Config", RunConfig, BaselineConfig)
 CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on where the newest is torn
 
 
 @dataclass(frozen=True)
-class Run:
+class RunDirectory(Generic[Config]):
     """A run directory.
 
     Attributes:
@@ -45,7 +47,7 @@ class Run:
     """
 
     path: Path
-    config: RunConfig
+    config: Config
 
     def field(self, name: str) -> Any:
         """One field of the manifest.
@@ -109,13 +111,17 @@ class Run:
             path.unlink()
 
 
+Run = RunDirectory[RunConfig]  # of `gramrun train` or `gramrun gram-error`
+BaselineRun = RunDirectory[BaselineConfig]
+
+
 def default_path(config_file: Path, seed: int) -> Path:
     """Where a run goes without ``--output``: runs/<dataset>/<method>-seed<seed>."""
     return Path("runs") / config_file.resolve().parent.name / f"{config_file.stem}-seed{seed}"
 
 
-def check_free(path: Path, *, force: bool) -> None:
-    """Check that a run may be written to `path`.
+def check_free(path: Path, *, force: bool, resumable: bool = True) -> None:
+    """Check that a run may be written to `path`; the error names --resume only where that would help.
 
     Raises:
         InputError: when something is there already (unless `force` and it is a run directory).
@@ -123,7 +129,8 @@ def check_free(path: Path, *, force: bool) -> None:
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not force:
-        raise InputError(f"{path}: exists already; continue it with --resume or replace it with --force")
+        remedy = "continue it with --resume or replace it" if resumable else "replace it"
+        raise InputError(f"{path}: exists already; {remedy} with --force")
     if not (path / MANIFEST).is_file() or not (path / CONFIG).is_file():
         raise InputError(f"{path}: is not a run directory, so --force will not replace it")
 
@@ -136,20 +143,25 @@ def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: 
         RunError: when it cannot be written.
     """
     check_free(path, force=force)
-    manifest = {
+    manifest = new_manifest(kind, config, config.train.seed, data_hash)
+    with new_folder(path) as temporary:
+        (temporary / CHECKPOINTS).mkdir()
+        write_text(temporary / CONFIG, dump_config(config))
+        write_json(temporary / MANIFEST, manifest)
+    return Run(path, config)
+
+
+def new_manifest(kind: str, config: Section, seed: int, data_hash: str) -> dict[str, Any]:
+    """What the manifest of a run says at its start."""
+    return {
         **provenance(),
         "kind": kind,
         "started": now(),
         "status": "running",
         "config_hash": config_hash(config),
         "data_hash": data_hash,
-        "seed": config.train.seed,
+        "seed": seed,
     }
-    with new_folder(path) as temporary:
-        (temporary / CHECKPOINTS).mkdir()
-        write_text(temporary / CONFIG, dump_config(config))
-        write_json(temporary / MANIFEST, manifest)
-    return Run(path, config)
 
 
 def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
@@ -178,7 +190,7 @@ def _without_length(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"train": train})
 
 
-def check_same_data(run: Run, data_hash: str) -> None:
+def check_same_data(run: Run | BaselineRun, data_hash: str) -> None:
     """Check that a run goes on with the corpus it was started on.
 
     Raises:
@@ -235,7 +247,7 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     run.update_manifest(status="finished", finished=now(), seconds=elapsed())
 
 
-def record_evaluation(run: Run, result: Mapping[str, Any]) -> None:
+def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> None:
     """Write ``evaluation.json``: the latest result of each split."""
     path = run.path / EVALUATION
     known = read_json(path) if path.exists() else {}
@@ -243,15 +255,35 @@ def record_evaluation(run: Run, result: Mapping[str, Any]) -> None:
 
 
 def open_run(path: Path) -> Run:
-    """Open an existing run directory.
+    """Open the directory of a training run.
 
     Raises:
-        InputError: when it is none.
+        InputError: when it is none, or a baseline's.
         ConfigError: when its config cannot be read by this version.
+    """
+    if is_baseline(path):
+        raise InputError(f"{path}: holds a baseline, which has no training to go on with or to draw")
+    return Run(path, load_config(RunConfig, path / CONFIG))
+
+
+def open_baseline(path: Path) -> BaselineRun:
+    """Open the directory of a baseline.
+
+    Raises:
+        ConfigError: when its config cannot be read by this version.
+    """
+    return BaselineRun(path, load_config(BaselineConfig, path / CONFIG))
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a run directory was made by `gramrun baseline`.
+
+    Raises:
+        InputError: when it is no run directory.
     """
     if not (path / CONFIG).is_file():
         raise InputError(f"{path}: not a run directory (no {CONFIG}); `gramrun train` makes one")
-    return Run(path, load_config(RunConfig, path / CONFIG))
+    return (path / MANIFEST).exists() and read_json(path / MANIFEST).get("kind") == "baseline"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 # The suite runs one process a core: more threads than that only wait for one another. Set before torch loads.
@@ -10,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
+from gramrun import cli
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data import shards, synthetic
@@ -54,3 +56,19 @@ def make_config(corpus_path):
         return load_config(RunConfig, CONFIG, [*small, *overrides])
 
     return make
+
+
+@pytest.fixture
+def gramrun(tmp_path, monkeypatch, capsys):
+    """Run one command in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAMRUN_RAW", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gramrun", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All five commands, as a user types them, on a synthetic corpus. Needs gramrun on the PATH.
+# All commands, as a user types them, on a synthetic corpus. Needs gramrun on the PATH.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
 work="$(mktemp -d)"
@@ -14,6 +14,8 @@ for estimator in sampling sogram sagram exact; do
 done
 for run in runs/*; do gramrun evaluate "$run"; done
 gramrun evaluate runs/sogram --split train --json | python -c 'import json, sys; assert json.load(sys.stdin)["map@10"] > 0'
+gramrun baseline --config "$root/configs/synthetic/exact-als.yaml" --output baseline
+gramrun evaluate baseline --full
 gramrun gram-error --config "$config" --output gram-error
 gramrun plot map runs/* --output map.png
 gramrun plot gram-error gram-error --output gram-error.svg

@@ -25,22 +25,6 @@ SMALL = [
 
 
 @pytest.fixture
-def gramrun(tmp_path, monkeypatch, capsys):
-    """Run one command in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GRAMRUN_RAW", raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["gramrun", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
 def trained(gramrun, corpus_path):
     """A finished run of the small corpus."""
     arguments = ["train", "--config", CONFIG, "--set", f"data.path={corpus_path}", *SMALL, "--output", "run"]
@@ -304,7 +288,9 @@ def test_help_is_fast_and_imports_no_torch():
     assert min(times) < 0.5
 
 
-@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "gram-error", "plot", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["prepare", "train", "evaluate", "baseline", "gram-error", "plot", "doctor"]
+)
 def test_every_command_has_help_with_an_example(gramrun, command):
     code, out, _ = gramrun(command, "--help")
     assert (code, f"Example: gramrun {command}" in out) == (0, True)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gramrun.config import Interval, PrepareConfig, RunConfig
+from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig
 from gramrun.config_loading import config_hash, dump_config, keys_of, load_config
 from gramrun.errors import ConfigError
 from gramrun.gramian import ESTIMATOR_NAMES
@@ -207,11 +207,34 @@ def test_estimator_names_are_those_of_the_package():
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_shipped_configs_are_valid(path):
+    if "\nbaseline:" in path.read_text(encoding="utf-8"):
+        baseline = load_config(BaselineConfig, path)
+        assert baseline.data.path == Path("data") / path.parent.name
+        assert baseline.baseline.name == path.stem
+        return
     config = load_config(RunConfig, path)
     assert config.data.path == Path("data") / path.parent.name
     if path.stem.startswith("paper"):
         assert not config.model.skip, "the skip path is not the paper's"
         assert (config.train.gamma_left, config.train.gamma_right) == (1, 1)
+
+
+def test_baselines_have_their_own_keys(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("data: {path: d}\nbaseline: {name: exact-als}\n")
+    changed = load_config(BaselineConfig, file, ["baseline.gamma_right=0.5"])
+    assert changed.baseline.label == "exact ALS λ=30 γ=0,0.5"
+    for override, message in {
+        "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
+        "baseline.gamma_left=1.5": "baseline.gamma_left: input should be less than or equal to 1 (given: 1.5)",
+        "baseline.gravity=-1": "baseline.gravity: input should be greater than or equal to 0 (given: -1)",
+        "baseline.confidence=0": "baseline.confidence: input should be greater than 0 (given: 0)",
+        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als' or 'exact-als'",
+        "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            load_config(BaselineConfig, file, [override])
+        assert f"--set {override}: {message}" in str(caught.value)
 
 
 def test_prepare_has_its_own_keys():

@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from gramrun.cli import app
-from gramrun.config import PrepareConfig, RunConfig
+from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
 from gramrun.config_loading import documented_keys
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGS = (ROOT / "configs" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", [RunConfig, PrepareConfig])
+@pytest.mark.parametrize("kind", [RunConfig, BaselineConfig, PrepareConfig])
 def test_every_config_key_is_documented(kind):
     begin, end = f"<!-- keys: {kind.__name__} -->\n", "<!-- end -->"
     written = CONFIGS.split(begin)[1].split(end)[0]

@@ -1,0 +1,197 @@
+"""One baseline: fitted, measured exactly as trained models are, and written as a run directory.
+
+A fit takes seconds or a few minutes, so there is nothing to resume: the directory appears whole at the end,
+or not at all. `gramrun.baselines` holds the methods; the ranking is `gramrun.evaluation`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gramrun import runs
+from gramrun.baselines import exact_als
+from gramrun.baselines.implicit_als import check_installed, fit_implicit_als
+from gramrun.baselines.popularity import popularity_embeddings
+from gramrun.config import BaselineConfig, BaselineSection
+from gramrun.config_loading import dump_config
+from gramrun.data.shards import PreparedCorpus
+from gramrun.errors import ConfigError, InputError
+from gramrun.evaluation import evaluate_beside_popularity
+from gramrun.files import new_folder
+from gramrun.provenance import now
+from gramrun.runs import BaselineRun, check_same_data
+
+EMBEDDINGS = "embeddings.npz"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted baseline.
+
+    Attributes:
+        left, right: float32, shapes (left items, k) and (right items, k), ranked by inner product.
+        records: the lines of ``metrics.jsonl``: step (sweeps done), seconds and, of exact ALS, the objective.
+    """
+
+    left: Tensor
+    right: Tensor
+    records: list[dict[str, Any]]
+
+
+def fit_baseline(section: BaselineSection, corpus: PreparedCorpus) -> Fitted:
+    """Fit the baseline that `section` names to the training pairs.
+
+    Raises:
+        InputError: when a package that it needs is not installed.
+        ConfigError: when targets are asked for and the corpus has none.
+        RunError: when the numbers do not stay finite.
+    """
+    started = time.perf_counter()
+    if section.name == "exact-als":
+        return _fit_exact_als(section, corpus, started)
+    if section.name == "implicit-als":
+        left, right = fit_implicit_als(
+            corpus.train.left,
+            corpus.train.right,
+            corpus.left.items,
+            corpus.right.items,
+            factors=section.embedding_dim,
+            regularization=section.regularization,
+            confidence=section.confidence,
+            iterations=section.sweeps,
+            seed=section.seed,
+        )
+        return Fitted(left, right, [{"step": section.sweeps, "seconds": time.perf_counter() - started}])
+    left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
+    return Fitted(left, right, [{"step": 0, "seconds": time.perf_counter() - started}])
+
+
+def exact_als_problem(section: BaselineSection, corpus: PreparedCorpus) -> exact_als.Problem:
+    """The objective of exact ALS on the training pairs of `corpus`.
+
+    Raises:
+        ConfigError: when targets are asked for and the corpus has none.
+    """
+    train = corpus.train
+    if section.target == "value" and train.target is None:
+        raise ConfigError(
+            f"baseline.target is value, but the pairs of {corpus.path} carry no target; "
+            "set baseline.target: one"
+        )
+    values = train.target if section.target == "value" and train.target is not None else np.ones(len(train))
+    return exact_als.Problem(
+        pair_left=torch.from_numpy(train.left).long(),
+        pair_right=torch.from_numpy(train.right).long(),
+        target=torch.from_numpy(values).double(),
+        left_weights=exact_als.frequency_weights(torch.from_numpy(corpus.left_frequency), section.gamma_left),
+        right_weights=exact_als.frequency_weights(
+            torch.from_numpy(corpus.right_frequency), section.gamma_right
+        ),
+        gravity=section.gravity,
+    )
+
+
+def _fit_exact_als(section: BaselineSection, corpus: PreparedCorpus, started: float) -> Fitted:
+    sweeps = exact_als.fit(
+        exact_als_problem(section, corpus),
+        embedding_dim=section.embedding_dim,
+        sweeps=section.sweeps,
+        tolerance=section.tolerance,
+        seed=section.seed,
+    )
+    records = []
+    bar = tqdm(total=section.sweeps, desc=section.label, unit="sweep", disable=not sys.stderr.isatty())
+    with bar:
+        for sweep in sweeps:
+            seconds = time.perf_counter() - started
+            records.append({"step": sweep.number, "seconds": seconds, "objective": sweep.objective})
+            bar.set_postfix({"F": f"{sweep.objective:.6f}"}, refresh=False)
+            bar.update()
+    return Fitted(sweep.left.float(), sweep.right.float(), records)
+
+
+def run_baseline(
+    path: Path, config: BaselineConfig, corpus: PreparedCorpus, *, force: bool = False
+) -> list[dict[str, Any]]:
+    """Fit, measure on ``evaluation.splits`` and write a run directory.
+
+    Args:
+        path: the directory.
+        config: its configuration.
+        corpus: the prepared corpus that ``config.data.path`` names.
+        force: replace a run that is there.
+
+    Returns:
+        One evaluation a split, as ``evaluation.json`` has them.
+
+    Raises:
+        InputError: when something is there already, or a package is missing.
+        ConfigError: when the configuration does not fit the corpus.
+        RunError: when the fit breaks down or the directory cannot be written.
+    """
+    runs.check_free(path, force=force, resumable=False)
+    if config.baseline.name == "implicit-als":
+        check_installed()
+    manifest = runs.new_manifest("baseline", config, config.baseline.seed, corpus.content_hash)
+    started = time.perf_counter()
+    fitted = fit_baseline(config.baseline, corpus)
+    results = [
+        {
+            **evaluate_beside_popularity(fitted.left, fitted.right, corpus, split, config.evaluation),
+            "step": fitted.records[-1]["step"],
+            "method": config.baseline.label,
+        }
+        for split in dict.fromkeys(config.evaluation.splits)
+    ]
+    manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
+    manifest |= {"seconds": time.perf_counter() - started}
+    with new_folder(path) as folder:
+        runs.write_text(folder / runs.CONFIG, dump_config(config))
+        runs.write_json(folder / runs.MANIFEST, manifest)
+        runs.write_text(folder / runs.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
+        np.savez(folder / EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
+        runs.write_json(folder / runs.EVALUATION, {str(result["split"]): result for result in results})
+    return results
+
+
+def evaluate_baseline(
+    run: BaselineRun,
+    corpus: PreparedCorpus,
+    split: str,
+    *,
+    candidates: int | None = None,
+    full: bool = False,
+) -> dict[str, Any]:
+    """Evaluate a baseline's stored embeddings, as `gramrun.evaluation.evaluate_run` does a checkpoint.
+
+    Raises:
+        InputError: when the embeddings are damaged or do not fit the corpus.
+    """
+    check_same_data(run, corpus.content_hash)
+    left, right = _load_embeddings(run.path / EMBEDDINGS)
+    if (len(left), len(right)) != (corpus.left.items, corpus.right.items):
+        raise InputError(f"{run.path / EMBEDDINGS}: of other items; fit the baseline anew with --force")
+    settings = run.config.evaluation
+    if candidates is not None:
+        settings = settings.model_copy(update={"candidates": candidates})
+    result = evaluate_beside_popularity(left, right, corpus, split, settings, full=full)
+    return {**result, "step": run.metrics()[-1]["step"], "method": run.config.baseline.label}
+
+
+def _load_embeddings(path: Path) -> tuple[Tensor, Tensor]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return torch.from_numpy(stored["left"]), torch.from_numpy(stored["right"])
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        raise InputError(f"{path}: missing or damaged; fit the baseline anew with --force") from None
