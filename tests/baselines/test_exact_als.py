@@ -76,7 +76,7 @@ def test_objective_is_the_double_sum_over_all_pairs(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("chunk", [1, 2**17])
+@pytest.mark.parametrize("chunk", [1, 2**13])
 def test_each_half_sweep_has_zero_gradient(case, chunk, monkeypatch):
     """By autograd through the double sum; a chunk of 1 takes every item by itself."""
     monkeypatch.setattr(exact_als, "_CHUNK", chunk)
