@@ -50,9 +50,9 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     run = runs.open_baseline(Path("r"))
     assert manifest["config_hash"] == runs.config_hash(run.config)
     assert manifest["data_hash"] == corpus.content_hash
-    stored = np.load("r/embeddings.npz")
-    assert (len(stored["left"]), len(stored["right"])) == (corpus.left.items, corpus.right.items)
-    left, right = (torch.from_numpy(stored[side]) for side in ("left", "right"))
+    with np.load("r/embeddings.npz") as stored:
+        left, right = (torch.from_numpy(stored[side]) for side in ("left", "right"))
+    assert (len(left), len(right)) == (corpus.left.items, corpus.right.items)
     measured = runs.read_json(Path("r/evaluation.json"))
     for split in ("validation", "train"):
         expected = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
