@@ -112,13 +112,15 @@ def table(search: pd.DataFrame, final: pd.DataFrame, dataset: str) -> str:
     lines = [
         f"# {dataset}: each estimator at its best",
         "",
-        f"`python -m experiments.estimators --dataset {dataset}`; the search is
-        `experiments/estimators.yaml` " f"({len(search) // len(methods)} configurations a method, on a part
-        of the training split). " f"Validation MAP@10 on the real split over {seeds} seeds; ± is the
-        standard deviation. Differences are " "paired by seed, with 95 % t-intervals; they are what the
-        choice of the estimator changes on *this* " "split: which users were drawn is not in them.", "", "|
-        method | λ | η | α | on the tuning split | validation MAP@10 | minus sampling | minus exact " "|
-        training MAP@10 | training time |", "|---|---|---|---|---|---|---|---|---|---|",
+        f"`python -m experiments.estimators --dataset {dataset}`; the search is "
+        f"`experiments/estimators.yaml` ({len(search) // len(methods)} configurations a method, on a part of "
+        f"the training split). Validation MAP@10 on the real split over {seeds} seeds; ± is the standard "
+        "deviation. Differences are paired by seed, with 95 % t-intervals; they are what the choice of the "
+        "estimator changes on *this* split: which users were drawn is not in them.",
+        "",
+        "| method | λ | η | α | on the tuning split | validation MAP@10 | minus sampling | minus exact "
+        "| training MAP@10 | training time |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     chosen = search.loc[search.groupby("method", sort=False)["validation"].idxmax()].set_index("method")
     for method in methods:
