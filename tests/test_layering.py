@@ -37,7 +37,7 @@ def test_measures_import_no_room(module):
     assert not {n for n in gramrun_imports(PACKAGE / module) if not n.startswith(tuple(FREE))}
 
 
-@pytest.mark.parametrize("pattern", ["plotting/*.py", "figures.py", "bounds.py", "runs.py", "config.py"])
+@pytest.mark.parametrize("pattern", ["plotting/*.py", "figures.py", "bounds.py", "runs.py", "config/*.py"])
 def test_no_torch_where_no_model_is(pattern):
     paths = list(PACKAGE.glob(pattern))
     assert paths

@@ -1,0 +1,29 @@
+"""Every configuration key: its type, range and default, in frozen sections that refuse unknown keys.
+
+`gramrun.config_loading` reads them from YAML and overrides. `configs/README.md` lists the keys and argues
+the values where the paper is silent.
+"""
+
+from gramrun.config.base import DataSection, EvaluationSection, Interval, Section
+from gramrun.config.baseline import BaselineConfig, BaselineSection
+from gramrun.config.estimator import EstimatorSection
+from gramrun.config.prepare import PrepareConfig, SplitSection, SyntheticSection
+from gramrun.config.run import GramErrorSection, ModelSection, PriorSection, RunConfig, TrainSection
+
+__all__ = [
+    "BaselineConfig",
+    "BaselineSection",
+    "DataSection",
+    "EstimatorSection",
+    "EvaluationSection",
+    "GramErrorSection",
+    "Interval",
+    "ModelSection",
+    "PrepareConfig",
+    "PriorSection",
+    "RunConfig",
+    "Section",
+    "SplitSection",
+    "SyntheticSection",
+    "TrainSection",
+]

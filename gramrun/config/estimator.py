@@ -1,0 +1,115 @@
+"""The Gramian estimator's configuration, and the names that figures and tables call it by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from gramrun.config.base import Interval, Section
+
+
+def _beta(value: object) -> object:
+    return "1" if value == 1 else value  # YAML reads an unquoted 1 as a number
+
+
+def _alpha_schedule(value: object) -> object:
+    """Check a schedule by hand: pydantic's words for a union speak of its branches."""
+    if value in ("constant", "decaying"):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError("give constant, decaying, or a table of steps and rates such as {1: 1, 100: 0.1}")
+    try:
+        table = {int(step): float(rate) for step, rate in value.items()}
+    except (TypeError, ValueError):
+        table = {}
+    if not table or any(str(step) != str(given) for step, given in zip(table, value, strict=False)):
+        raise ValueError("a table has whole numbers of steps and rates, such as {1: 1, 100: 0.1}")
+    if min(table) != 1:
+        raise ValueError("a table must begin at step 1, such as {1: 1, 100: 0.1}")
+    for step, rate in table.items():
+        if not 0 < rate <= 1:
+            raise ValueError(f"alpha must lie in (0, 1], but at step {step} it is {rate:g}")
+    return table
+
+
+class EstimatorSection(Section):
+    """The Gramian estimator (`gramrun.gramian`)."""
+
+    name: Literal["sampling", "sogram", "sagram", "control-variate", "exact", "none"] = Field(
+        description="the method; exact recomputes the Gramians at every step, none leaves gravity out"
+    )
+    alpha: float = Field(0.01, gt=0, le=1, description="Gramian learning rate of sogram and control-variate")
+    alpha_schedule: Annotated[
+        Literal["constant", "decaying"] | dict[int, float], BeforeValidator(_alpha_schedule)
+    ] = Field("constant", description="constant; decaying: max(1/t, alpha); or a table of steps and alphas")
+    debias: bool = Field(False, description="divide sogram's estimate by the sum of its weights")
+    start: Literal["zero", "exact"] = Field("zero", description="sogram's first estimate")
+    beta: Annotated[Literal["1/n", "1"], BeforeValidator(_beta)] = Field(
+        "1", description="SAGram's form: 1/n (SAG, biased, PSD) or 1 (SAGA, unbiased)"
+    )
+    project: bool = Field(True, description="project SAGA and control-variate estimates onto the PSD cone")
+    cache: Literal["item", "pair"] | None = Field(
+        None,
+        description="a cache entry for each item or pair; null: item for sagram, none for control-variate",
+    )
+    cache_dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the cached embeddings")
+    cache_folder: Path | None = Field(None, description="memory-map the caches here; null: in memory")
+    rebuild_every: Interval = Field(
+        Interval(count=1, unit="epochs"), description="how often Ŝ is summed anew from the caches; 0: never"
+    )
+    batch: Literal["drawn", "previous"] = Field(
+        "drawn", description="B: drawn and embedded, or the previous step's gradient batch, for free"
+    )
+    gramian_batch_size: int = Field(1024, ge=1, description="size of B, which updates the Gramians")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> EstimatorSection:
+        if self.debias and self.start == "exact":
+            raise ValueError("debias and start: exact both mend the zero start; choose one")
+        if self.batch == "previous" and self.name == "control-variate":
+            # The gradient step moved that batch's own rows most: their drift is not the corpus's.
+            raise ValueError("control-variate needs a batch independent of the last step; set batch: drawn")
+        if self.batch == "previous" and self.name == "exact":
+            raise ValueError("exact observes the whole corpus; drop batch: previous")
+        return self
+
+    @property
+    def cache_entry(self) -> Literal["item", "pair"] | None:
+        """What has a cache entry of its own, or None where nothing is cached."""
+        default: Literal["item"] | None = "item" if self.name == "sagram" else None
+        return (self.cache or default) if self.name in ("sagram", "control-variate") else None
+
+    @property
+    def family(self) -> str:
+        """The estimator's name as figures show it, without α, such as ``SOGram``."""
+        parts = [
+            {
+                "sampling": "sampling",
+                "sogram": "SOGram",
+                "sagram": f"SAGram β={self.beta}, per {self.cache_entry}",
+                "control-variate": "control variate" + (" + SAGA caches" if self.cache_entry else ""),
+                "exact": "exact Gramian",
+                "none": "no gravity",
+            }[self.name]
+        ]
+        if self.name == "sogram" and (self.debias or self.start == "exact"):
+            parts.append("debiased" if self.debias else "exact start")
+        if self.name in ("sogram", "control-variate") and self.alpha_schedule != "constant":
+            parts.append("decaying" if self.alpha_schedule == "decaying" else "scheduled")
+        if self.cache_entry and self.cache_dtype != "float32":
+            parts.append(self.cache_dtype)
+        if self.batch == "previous":
+            parts.append("free batch")
+        return ", ".join(parts)
+
+    @property
+    def label(self) -> str:
+        """The method's name as figures and tables show it, such as ``SOGram α=0.01``."""
+        return f"{self.family} α={self.alpha:g}" if self.has_alpha else self.family
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether α has an effect."""
+        return self.name in ("sogram", "control-variate") and not isinstance(self.alpha_schedule, dict)

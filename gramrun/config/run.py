@@ -1,0 +1,136 @@
+"""The configuration of ``gramrun train`` and ``gramrun gram-error``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gramrun.config.base import DataSection, EvaluationSection, Interval, Section
+from gramrun.config.estimator import EstimatorSection
+
+
+class ModelSection(Section):
+    """The two towers (`gramrun.model.towers`)."""
+
+    embedding_dim: int = Field(35, ge=1, description="k, the width of the embeddings")
+    input_dim: int = Field(64, ge=1, description="width of each feature's input embedding (hidden towers)")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((), description="hidden widths; [] is linear")
+    output: Literal["linear", "relu"] = Field("linear", description="activation of the output layer")
+    skip: bool = Field(False, description="add a linear map of the inputs to the output")
+    bag: Literal["sum", "mean"] = Field("sum", description="how the values of one bag are combined")
+    table_scale: float = Field(0.1, gt=0, description="standard deviation of the initial table entries")
+
+    @model_validator(mode="after")
+    def _skip_needs_hidden(self) -> ModelSection:
+        if self.skip and not self.hidden:
+            raise ValueError("skip: true needs hidden layers to skip; set model.hidden or drop skip")
+        return self
+
+
+class PriorSection(Section):
+    """What gravity pulls inner products towards (`gramrun.gramian.low_rank_prior`, Appendix C)."""
+
+    name: Literal["none", "popularity", "svd", "file"] = Field(
+        "none", description="none is 0; popularity is f_x f_y / n; svd approximates the observed matrix"
+    )
+    rank: int | None = Field(None, ge=1, description="for svd: its rank")
+    path: Path | None = Field(None, description="for file: an .npz with the arrays left and right")
+
+    @model_validator(mode="after")
+    def _its_own_keys(self) -> PriorSection:
+        for key, name, value in (("rank", "svd", self.rank), ("path", "file", self.path)):
+            if self.name == name and value is None:
+                raise ValueError(f"name: {name} needs a {key}; set train.prior.{key}")
+            if self.name != name and value is not None:
+                raise ValueError(f"{key} is for name: {name} only; drop it, or set train.prior.name: {name}")
+        return self
+
+
+class TrainSection(Section):
+    """The objective and its optimisation."""
+
+    epochs: float | None = Field(None, gt=0, description="passes over the training pairs; or steps")
+    steps: int | None = Field(None, ge=1, description="gradient steps; or epochs")
+    batch_size: int = Field(1024, ge=1, description="size of B', which carries the gradient")
+    gravity: float = Field(1.0, ge=0, description="λ, the weight of the gravity term")
+    objective: Literal["gravity", "taylor-softmax", "batch-softmax"] = Field(
+        "gravity", description="f + λg of the paper; or another loss over all right items"
+    )
+    gamma_left: float = Field(
+        1.0, ge=0, le=1, description="left items weigh frequency^γ in their Gramian: 1 the paper, 0 uniform"
+    )
+    gamma_right: float = Field(1.0, ge=0, le=1, description="the same for right items")
+    target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
+    prior: PriorSection = PriorSection()
+    optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
+    learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
+    dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
+    checkpoint_every: Interval = Field(
+        Interval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
+
+    @model_validator(mode="after")
+    def _one_duration(self) -> TrainSection:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give exactly one of train.epochs and train.steps")
+        return self
+
+    def total_steps(self, pairs: int) -> int:
+        """Gradient steps of the whole run over `pairs` training pairs."""
+        return self.steps or max(1, round((self.epochs or 0) * pairs / self.batch_size))
+
+
+class GramErrorSection(Section):
+    """What ``gramrun gram-error`` watches along the trajectory."""
+
+    every: Interval = Field(
+        Interval(count=100, unit="steps"),
+        description="how often errors are measured; step 1 and the last too",
+    )
+    estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that watch the trajectory")
+    reference: Literal["exact", "sampled"] = Field(
+        "exact", description="the true Gramian: over the whole corpus, or over a large sample (Appendix D)"
+    )
+    reference_samples: int = Field(
+        1_000_000, ge=2, description="members drawn for a sampled reference, afresh each time"
+    )
+    drift: bool = Field(
+        True, description="measure ‖G(t) − G(t−1)‖ too, for `plot theory`: a second Gramian each time"
+    )
+
+
+class RunConfig(Section):
+    """One training run."""
+
+    data: DataSection
+    model: ModelSection = ModelSection()
+    estimator: EstimatorSection
+    train: TrainSection
+    evaluation: EvaluationSection = EvaluationSection()
+    gram_error: GramErrorSection = GramErrorSection()
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> RunConfig:
+        estimator, train = self.estimator, self.train
+        if (train.objective == "batch-softmax") != (estimator.name == "none" and train.gravity > 0):
+            raise ValueError(
+                "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0"
+            )
+        if train.objective != "gravity" and train.target != "one":
+            raise ValueError(f"train.objective: {train.objective} has no targets; set train.target: one")
+        if train.objective != "gravity" and train.prior.name != "none":
+            raise ValueError(f"train.objective: {train.objective} has no prior; drop train.prior")
+        if train.objective == "taylor-softmax" and train.gamma_left != 1:
+            raise ValueError("train.objective: taylor-softmax is a mean over pairs; set train.gamma_left: 1")
+        for section in (estimator, *self.gram_error.estimators):
+            if section.cache_entry == "pair" and (train.gamma_left, train.gamma_right) != (1, 1):
+                raise ValueError("cache: pair needs train.gamma_left and gamma_right of 1; set cache: item")
+            if section.batch == "previous" and section.gramian_batch_size != train.batch_size:
+                raise ValueError(
+                    "batch: previous reuses the gradient batch, so gramian_batch_size must be "
+                    f"train.batch_size, {train.batch_size}, not {section.gramian_batch_size}"
+                )
+        return self
