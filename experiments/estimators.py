@@ -24,6 +24,7 @@ import pandas as pd
 import yaml
 from scipy import stats
 
+from experiments.comparison import settings, slug
 from experiments.scheduling import Task, gramrun, run_all
 from gramrun import runs
 
@@ -63,20 +64,9 @@ def candidates(search: dict[str, Any]) -> list[Candidate]:
         values = {"train.gravity": gravity, "train.learning_rate": rate}
         if section["name"] in ("sogram", "control-variate"):
             values["estimator.alpha"] = search["alpha"][index % len(search["alpha"])]
-        settings = {f"estimator.{key}": value for key, value in section.items()}
-        overrides = tuple(f"{key}={yaml_scalar(value)}" for key, value in {**settings, **values}.items())
-        found.append(Candidate(method, index, values, overrides))
+        chosen = {f"estimator.{key}": value for key, value in section.items()}
+        found.append(Candidate(method, index, values, settings({**chosen, **values})))
     return found
-
-
-def yaml_scalar(value: object) -> str:
-    """A value as it is written after ``--set key=``."""
-    return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
-
-
-def folder_name(method: str) -> str:
-    """A folder name for a method's row."""
-    return method.replace(" ", "-").replace(",", "").replace("=", "").replace("/", "").replace("β", "beta")
 
 
 def task(candidate: Candidate, config: Path, data: Path, epochs: float, seed: int, output: Path) -> Task:
@@ -158,7 +148,7 @@ def main() -> None:
             tuning,
             search["epochs"],
             0,
-            results / "runs" / f"search-{folder_name(candidate.method)}-{candidate.index}",
+            results / "runs" / f"search-{slug(candidate.method)}-{candidate.index}",
         )
         for candidate in every
     }
@@ -176,7 +166,7 @@ def main() -> None:
             data,
             search["epochs"],
             seed,
-            results / "runs" / f"final-{folder_name(candidate.method)}-seed{seed}",
+            results / "runs" / f"final-{slug(candidate.method)}-seed{seed}",
         )
         for candidate in every
         if best[candidate.method] == candidate.index

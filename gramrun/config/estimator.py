@@ -49,10 +49,10 @@ class EstimatorSection(Section):
     beta: Annotated[Literal["1/n", "1"], BeforeValidator(_beta)] = Field(
         "1", description="SAGram's form: 1/n (SAG, biased, PSD) or 1 (SAGA, unbiased)"
     )
-    project: bool = Field(True, description="project SAGA and control-variate estimates onto the PSD cone")
+    project: bool = Field(True, description="project estimates that left the PSD cone back onto it")
     cache: Literal["item", "pair"] | None = Field(
         None,
-        description="a cache entry for each item or pair; null: item for sagram, none for control-variate",
+        description="cache entries per item or pair; null: item for sagram, no cache for the others",
     )
     cache_dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the cached embeddings")
     cache_folder: Path | None = Field(None, description="memory-map the caches here; null: in memory")
@@ -79,7 +79,7 @@ class EstimatorSection(Section):
     def cache_entry(self) -> Literal["item", "pair"] | None:
         """What has a cache entry of its own, or None where nothing is cached."""
         default: Literal["item"] | None = "item" if self.name == "sagram" else None
-        return (self.cache or default) if self.name in ("sagram", "control-variate") else None
+        return (self.cache or default) if self.name in ("sagram", "sogram", "control-variate") else None
 
     @property
     def family(self) -> str:
@@ -87,7 +87,7 @@ class EstimatorSection(Section):
         parts = [
             {
                 "sampling": "sampling",
-                "sogram": "SOGram",
+                "sogram": "SOGram" + (" + SAGA caches" if self.cache_entry else ""),
                 "sagram": f"SAGram β={self.beta}, per {self.cache_entry}",
                 "control-variate": "control variate" + (" + SAGA caches" if self.cache_entry else ""),
                 "exact": "exact Gramian",

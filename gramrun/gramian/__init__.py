@@ -60,8 +60,10 @@ def make_estimator(
         debias: for ``sogram``: whether the estimate is divided by the sum of its weights.
         exact_start: for ``sogram``: whether Ĝ(0) is the exact Gramian instead of 0.
         beta: for ``sagram``: ``"1/n"`` (SAG) or ``"1"`` (SAGA).
-        project: for ``sagram`` with β = 1 and ``control-variate``: whether to project onto the PSD cone.
-        cache: for ``sagram``; for ``control-variate`` its presence makes F_t a SAGA estimate.
+        project: whether to project onto the PSD cone, for the methods that can leave it: ``sagram`` with
+            β = 1, ``control-variate``, and ``sogram`` with a cache.
+        cache: for ``sagram``; for ``sogram`` and ``control-variate`` its presence makes F_t, the unbiased
+            estimate that they average, a SAGA estimate instead of the batch's mean.
 
     Raises:
         ValueError: for an unknown name, or options that do not go together.
@@ -82,6 +84,9 @@ def make_estimator(
             companion_dim=companion_dim,
         )
 
+    def fresh() -> GramianEstimator:
+        return Sampling(embedding_dim, companion_dim) if cache is None else sagram("1", project=False)
+
     match name:
         case "sampling":
             return Sampling(embedding_dim, companion_dim)
@@ -90,6 +95,8 @@ def make_estimator(
                 embedding_dim,
                 population,
                 schedule,
+                fresh(),
+                project=project,
                 debias=debias,
                 exact_start=exact_start,
                 companion_dim=companion_dim,
@@ -97,9 +104,8 @@ def make_estimator(
         case "sagram":
             return sagram(beta, project)
         case "control-variate":
-            unbiased = Sampling(embedding_dim, companion_dim) if cache is None else sagram("1", project=False)
             return ControlVariate(
-                embedding_dim, schedule, unbiased, project=project, companion_dim=companion_dim
+                embedding_dim, schedule, fresh(), project=project, companion_dim=companion_dim
             )
         case "exact":
             return ExactGramian(embedding_dim, population, companion_dim)

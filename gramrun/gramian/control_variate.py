@@ -33,9 +33,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gramrun.gramian.batch import GramianBatch, batch_moments, beside
+from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
-from gramrun.gramian.sagram import project_to_psd
+from gramrun.gramian.sagram import project_moments
 from gramrun.gramian.schedule import AlphaSchedule
 
 
@@ -90,8 +90,4 @@ class ControlVariate(GramianEstimator):
         alpha = 1.0 if int(self.observed) == 1 else self.schedule.at(int(self.observed))
         drift = batch_moments(batch) - self.ahead
         self.tracked.add_(drift).mul_(1 - alpha).add_(self.unbiased.moments, alpha=alpha)
-        self.moments.copy_(self.tracked)
-        if self.project:
-            k = self.embedding_dim
-            symmetric = (self.tracked[:, :k] + self.tracked[:, :k].T) / 2
-            self.moments.copy_(beside(project_to_psd(symmetric), self.tracked[:, k:]))
+        self.moments.copy_(project_moments(self.tracked) if self.project else self.tracked)

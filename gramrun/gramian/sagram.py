@@ -65,6 +65,13 @@ def project_to_psd(matrix: Tensor) -> Tensor:
     return projected
 
 
+def project_moments(moments: Tensor) -> Tensor:
+    """Moments, shape (k, k + r), with their Gramian projected; the cross part is no Gramian and stays."""
+    k = len(moments)
+    gramian = (moments[:, :k] + moments[:, :k].T) / 2  # rounding may have left it not quite symmetric
+    return beside(project_to_psd(gramian), moments[:, k:])
+
+
 class SAGram(GramianEstimator):
     """Cached embeddings and their Gramian.
 
@@ -162,10 +169,7 @@ class SAGram(GramianEstimator):
         if self.beta == "1":
             whole = _change(fresh, stale, batch.importance)
             estimate = self.cache_moments + whole / len(members)
-            if self.project:
-                k = self.embedding_dim
-                estimate = beside(project_to_psd(estimate[:, :k].contiguous()), estimate[:, k:])
-            self.moments.copy_(estimate)
+            self.moments.copy_(project_moments(estimate) if self.project else estimate)
         self._store(members[first], fresh.at(first))
         if whole is not None and self.entry_weight and batch.importance is None and self.exact_caches:
             # All members weigh the same: the product at hand, less what it counted more than once.

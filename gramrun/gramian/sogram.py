@@ -19,6 +19,12 @@ ways to be rid of it, each of which keeps the lag δ(1/α − 1) and none of whi
                   that weights which sum to 1 can have; then as for a constant α.
     exact start   Ĝ(0) = G(θ(0)), from one pass over the items: bias only δ(1/α − 1), variance
                   σ² α/(2−α) · (1 − (1−α)^{2t}), never above the bound.
+
+Averaged caches. The batch's mean may be replaced by any unbiased estimate F_t of G(t). With the SAGA form of
+SAGram for F_t, σ² above becomes SAGA's variance s², which is smaller wherever caches are worth something;
+the lag stays. That is for corpora whose items are seldom drawn: there SAGA alone has nearly the variance of
+sampling, which the average brings down, while SOGram alone must average for longer and lags more. (Where
+caches are fresh, SAGA alone is better: no lag.) F_t may leave the PSD cone and take the average with it.
 """
 
 from __future__ import annotations
@@ -28,9 +34,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gramrun.gramian.batch import GramianBatch, batch_moments, weighted_moments
+from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import Population
+from gramrun.gramian.sagram import project_moments
+from gramrun.gramian.sampling import Sampling
 from gramrun.gramian.schedule import AlphaSchedule
 
 
@@ -40,9 +48,11 @@ class SOGram(GramianEstimator):
     Args:
         embedding_dim: k.
         population: for the item weights of an exact start.
-        schedule: α_t; a constant 1 is plain sampling.
+        schedule: α_t; a constant 1 gives F_t itself.
+        unbiased: the estimator that gives F_t: `Sampling`, or `SAGram` with β = 1 and no projection.
         debias: whether the estimate is divided by the sum of its weights.
         exact_start: whether Ĝ(0) is the exact Gramian instead of 0; not together with `debias`.
+        project: whether an average of SAGA estimates is projected onto the PSD cone.
         companion_dim: r.
 
     Raises:
@@ -58,9 +68,11 @@ class SOGram(GramianEstimator):
         embedding_dim: int,
         population: Population,
         schedule: AlphaSchedule,
+        unbiased: GramianEstimator,
         *,
         debias: bool = False,
         exact_start: bool = False,
+        project: bool = True,
         companion_dim: int = 0,
     ) -> None:
         super().__init__(embedding_dim, companion_dim)
@@ -69,25 +81,35 @@ class SOGram(GramianEstimator):
         self.population = population
         self.schedule = schedule
         self.debias = debias
-        self.needs_start = exact_start
+        self.unbiased = unbiased
+        self.exact_start = exact_start
+        self.needs_start = exact_start or unbiased.needs_start
+        # An average of batch means stays in the cone by itself.
+        self.project = project and not isinstance(unbiased, Sampling)
         self.register_buffer("observed", torch.zeros((), dtype=torch.long))
         # prod (1 − α_s): the weight that is still on Ĝ(0).
         self.register_buffer("unseen", torch.ones((), dtype=torch.double))
-        if debias:
-            self.register_buffer("averaged", torch.zeros_like(self.moments))
+        self.register_buffer("averaged", torch.zeros_like(self.moments))
 
     @torch.no_grad()
     def start(self, chunks: Iterable[GramianBatch]) -> None:
-        """Make Ĝ(0) the exact Gramian."""
-        self.moments.copy_(weighted_moments(chunks, self.population.item_weights))
+        """Fill the caches of F_t, and make Ĝ(0) the exact Gramian where that was asked for."""
+        if self.unbiased.needs_start:
+            self.unbiased.start(chunks)
+        if self.exact_start:
+            exact = self.unbiased.moments  # a filled cache has it already
+            if not self.unbiased.needs_start:
+                exact = weighted_moments(chunks, self.population.item_weights)
+            self.averaged.copy_(exact)
+            self.moments.copy_(exact)
 
     @torch.no_grad()
     def observe(self, batch: GramianBatch) -> None:
-        """Take one step of size α_t towards the batch's Gramian."""
+        """Take one step of size α_t towards F_t."""
+        self.unbiased.observe(batch)
         self.observed += 1
         alpha = self.schedule.at(int(self.observed))
         self.unseen *= 1 - alpha
-        mean = self.averaged if self.debias else self.moments
-        mean.mul_(1 - alpha).add_(batch_moments(batch), alpha=alpha)
-        if self.debias:
-            self.moments.copy_(mean / (1 - self.unseen))
+        self.averaged.mul_(1 - alpha).add_(self.unbiased.moments, alpha=alpha)
+        estimate = self.averaged / (1 - self.unseen) if self.debias else self.averaged
+        self.moments.copy_(project_moments(estimate) if self.project else estimate)
