@@ -66,7 +66,7 @@ def weighted_moments(chunks: Iterable[GramianBatch], item_weights: Tensor) -> Te
     def terms() -> Iterator[Tensor]:
         for chunk in chunks:
             rows = chunk.embeddings.detach().double()
-            weighted = rows * item_weights[chunk.items].double()[:, None]
+            weighted = rows * item_weights.to(rows.device)[chunk.items].double()[:, None]
             cross = None if chunk.companions is None else weighted.T @ chunk.companions.detach().double()
             yield beside(weighted.T @ rows, cross)
 
