@@ -1,45 +1,66 @@
+"""Every listed estimator, at every γ that it is made for, with and without companions, keeps its promises."""
+
+import itertools
+
 import contracts
 import pytest
 import torch
 
-from gramrun.gramian import ESTIMATOR_NAMES
+from gramrun.gramian import ESTIMATOR_NAMES, make_estimator
 from gramrun.gramian.population import make_population
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])  # item 3 has no pair
+GAMMAS = [1.0, 0.5, 0.0]
+CASES = [
+    (name, gamma)
+    for name, gamma in itertools.product(contracts.ESTIMATORS, GAMMAS)
+    if contracts.ESTIMATORS[name].suits(gamma)
+]
 
 
-@pytest.mark.parametrize("weighting", ["frequency", "uniform"])
+def population(gamma):
+    return make_population(PAIRS, 7, gamma)
+
+
+@pytest.mark.parametrize("companion_dim", [0, 2])
 @pytest.mark.parametrize("check", contracts.CHECKS)
-@pytest.mark.parametrize("name", contracts.ESTIMATORS)
-def test_contract(name, check, weighting):
-    contracts.CHECKS[check](contracts.ESTIMATORS[name], make_population(PAIRS, 7, weighting))
+@pytest.mark.parametrize(("name", "gamma"), CASES)
+def test_contract(name, check, gamma, companion_dim):
+    contracts.CHECKS[check](contracts.ESTIMATORS[name], population(gamma), companion_dim)
 
 
-@pytest.mark.parametrize("name", contracts.ESTIMATORS)
+@pytest.mark.parametrize("companion_dim", [0, 2])
+@pytest.mark.parametrize(("name", "gamma"), CASES)
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_agrees_with_cpu(name):
-    population = make_population(PAIRS, 7, "frequency")
-    contracts.check_device_moves(contracts.ESTIMATORS[name], population, torch.device("cuda"))
+def test_cuda_agrees_with_cpu(name, gamma, companion_dim):
+    listed = contracts.ESTIMATORS[name]
+    contracts.check_device_moves(listed, population(gamma), companion_dim, torch.device("cuda"))
 
 
 def test_every_estimator_is_listed():
-    assert {listed.arguments["name"] for listed in contracts.ESTIMATORS.values()} == set(ESTIMATOR_NAMES)
+    assert {listed.name for listed in contracts.ESTIMATORS.values()} == set(ESTIMATOR_NAMES)
 
 
-def test_saga_without_projection_does_leave_the_cone():
-    """Otherwise the PSD checks of its projected form would show nothing."""
-    population = make_population(PAIRS, 7, "frequency")
-    assert contracts.check_psd(contracts.ESTIMATORS["sagram-saga-unprojected"], population) < -1e-3
+@pytest.mark.parametrize("name", ["saga-item-unprojected", "control-variate-unprojected"])
+def test_without_projection_the_cone_is_left(name):
+    """Otherwise the PSD checks of the projected forms would show nothing."""
+    assert contracts.check_psd(contracts.ESTIMATORS[name], population(1.0), 0) < -1e-3
 
 
 def test_unknown_estimator_is_refused():
-    population = make_population(PAIRS, 7, "frequency")
     with pytest.raises(ValueError, match="no estimator is called 'sgd'"):
-        contracts.Listed({"name": "sgd"}).make(population)
+        make_estimator("sgd", embedding_dim=2, population=population(1.0))
 
 
-@pytest.mark.parametrize("alpha", [0.0, -0.1, 1.1])
-def test_alpha_outside_its_range_is_refused(alpha):
-    population = make_population(PAIRS, 7, "frequency")
-    with pytest.raises(ValueError, match="alpha must lie in"):
-        contracts.Listed({"name": "sogram", "alpha": alpha}).make(population)
+@pytest.mark.parametrize("gamma", [0.5, 0.0])
+def test_caches_per_pair_under_another_gamma_are_refused(gamma):
+    with pytest.raises(ValueError, match="caches per pair need gamma = 1"):
+        contracts.ESTIMATORS["saga-pair"].make(population(gamma))
+
+
+def test_caches_per_pair_refuse_a_batch_of_items():
+    estimator = contracts.ESTIMATORS["saga-pair"].make(population(1.0))
+    trajectory = contracts.Trajectory(population(0.0), 0, steps=1, batch=4, seed=0)
+    trajectory.start(estimator)
+    with pytest.raises(ValueError, match="drawn as pairs"):
+        estimator.observe(trajectory.drawn(0, 0))

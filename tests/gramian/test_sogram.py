@@ -1,0 +1,206 @@
+"""Proposition 5 and the mended starts: mean and variance over every sequence of draws, weights one by one."""
+
+import itertools
+
+import enumeration as corpus
+import pytest
+import torch
+from enumeration import GAMMAS, WEIGHT_ERROR, advance, definition, embeddings, mean, observing
+
+from gramrun.gramian.batch import GramianBatch
+from gramrun.gramian.schedule import AlphaSchedule
+
+ALPHA = 0.3
+Q = 1 - ALPHA
+FORMS = {
+    "zero start": {"schedule": AlphaSchedule(ALPHA)},
+    "debiased": {"schedule": AlphaSchedule(ALPHA), "debias": True},
+    "decaying": {"schedule": AlphaSchedule(ALPHA, "decaying")},
+    "exact start": {"schedule": AlphaSchedule(ALPHA), "exact_start": True},
+}
+
+
+def make(form, gamma, **options):
+    return corpus.make("sogram", gamma, **FORMS[form], **options)
+
+
+def standing(estimator, gamma, theta, steps):
+    """All states after each of the steps, where θ stands still and |B| = 1."""
+    states = [(1.0, corpus.started(estimator, theta))]
+    for _ in range(steps):
+        states = advance(states, corpus.draws(gamma, 1), observing(theta))
+        yield states
+
+
+def sums(form, t):
+    """(sum of the weights, sum of their squares) of t batches, by the formulas of the docstring."""
+    bound = ALPHA / (2 - ALPHA)
+    match form:
+        case "zero start":
+            return 1 - Q**t, bound * (1 - Q ** (2 * t))
+        case "debiased":
+            return 1.0, bound * (1 + Q**t) / (1 - Q**t)
+        case "exact start":
+            return 1.0, bound * (1 - Q ** (2 * t))
+    squares = [1.0]  # decaying: 1/t as long as that is above α, then (1−α)² + α² a step
+    for s in range(2, t + 1):
+        squares.append(1 / s if 1 / s >= ALPHA else Q**2 * squares[-1] + ALPHA**2)
+    return 1.0, squares[-1]
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("form", FORMS)
+def test_mean_and_variance_on_a_standing_trajectory(form, gamma):
+    """E Ĝ(t) = c_t G and E‖Ĝ − c_t G‖² = σ² sum of the squared weights, at every t."""
+    theta = embeddings(5)
+    exact, variance = definition(theta, gamma), corpus.variance_of_one(theta, gamma)
+    for t, states in enumerate(standing(make(form, gamma), gamma, theta, 4), start=1):
+        total, squares = sums(form, t)
+        torch.testing.assert_close(mean(states), total * exact, atol=WEIGHT_ERROR, rtol=0)
+        got = corpus.mean_square_error(states, total * exact)
+        assert got == pytest.approx(squares * variance, rel=1e-5)
+        if form in ("zero start", "exact start"):
+            assert got <= variance * ALPHA / (2 - ALPHA)  # Proposition 5's bound; the others start above it
+
+
+def test_equal_weights_have_the_least_variance():
+    """Decaying α_t: σ²/t exactly, up to t = 1/α and no longer; debiasing with constant α has more."""
+    theta, estimator = embeddings(5), corpus.make("sogram", 0.0, schedule=AlphaSchedule(0.25, "decaying"))
+    exact, variance = definition(theta, 0.0), corpus.variance_of_one(theta, 0.0)
+    expected = [1, 1 / 2, 1 / 3, 1 / 4, 0.75**2 / 4 + 0.25**2]
+    for share, states in zip(expected, standing(estimator, 0.0, theta, 5), strict=True):
+        got = corpus.mean_square_error(states, exact)
+        assert got == pytest.approx(share * variance, rel=1e-5)
+    assert all(sums("debiased", t)[1] > 1 / t for t in range(2, 30))
+
+
+def read_weights(estimator, steps):
+    """The weights of the start and of each batch: batch s is the unit vector e_s, so they stand on the diagonal.
+
+    Yields them after each step, as many as there have been batches, with the start's first.
+    """
+    unit = torch.eye(steps + 1, dtype=torch.double)
+    items = torch.arange(corpus.ITEMS)
+    estimator.start([GramianBatch(items, unit[[0] * corpus.ITEMS])])
+    for s in range(1, steps + 1):
+        estimator.observe(GramianBatch(torch.tensor([0]), unit[[s]]))
+        assert torch.equal(estimator.gramian, torch.diag(estimator.gramian.diagonal()))
+        yield estimator.gramian.diagonal()[: s + 1].tolist()
+
+
+STEPS = 12
+
+
+def expected_weights(form, t):
+    geometric = [ALPHA * Q ** (t - s) for s in range(1, t + 1)]
+    match form:
+        case "zero start":
+            return [0.0, *geometric]
+        case "debiased":
+            return [0.0, *(w / (1 - Q**t) for w in geometric)]
+        case "exact start":
+            return [Q**t, *geometric]
+    equal = int(1 / ALPHA)
+    if t <= equal:
+        return [0.0, *([1 / t] * t)]
+    first = [Q ** (t - equal) / equal] * equal
+    return [0.0, *first, *(ALPHA * Q ** (t - s) for s in range(equal + 1, t + 1))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_of_a_moving_trajectory(form):
+    """Each batch's weight; they sum to 1 in every form but the paper's, which lacks (1−α)^t."""
+    for t, weights in enumerate(read_weights(make(form, 1.0, dim=STEPS + 1), STEPS), start=1):
+        assert weights == pytest.approx(expected_weights(form, t), abs=1e-7)
+        assert sum(weights) == pytest.approx(1 - Q**t if form == "zero start" else 1, abs=1e-7)
+        lag = sum(w * (t - s) for s, w in enumerate(weights[1:], start=1)) + weights[0] * t
+        assert lag <= 1 / ALPHA - 1  # the bias is at most lag · δ
+
+
+def test_a_table_is_followed():
+    """{1: 1, 3: 0.5, 6: 0.1}: the greatest step that has come decides."""
+    table = {6: 0.1, 1: 1.0, 3: 0.5}
+    rates = [1.0, 1.0, 0.5, 0.5, 0.5, 0.1, 0.1, 0.1]
+    schedule = AlphaSchedule(0.01, table)
+    assert [schedule.at(t) for t in range(1, 9)] == rates
+    estimator = corpus.make("sogram", 1.0, dim=len(rates) + 1, schedule=schedule)
+    *_, weights = read_weights(estimator, len(rates))
+    literal = [0.0] * (len(rates) + 1)
+    for s, rate in enumerate(rates, start=1):
+        literal = [w * (1 - rate) for w in literal]
+        literal[s] += rate
+    assert weights == pytest.approx(literal)
+
+
+@pytest.mark.parametrize("rates", [{1: 0.5, 2: 0.25, 4: 0.5}, {1: 0.2}])
+def test_debiasing_a_table_divides_by_its_own_weights(rates):
+    """c_t = 1 − prod (1 − α_s) whatever the rates are."""
+    estimator = corpus.make("sogram", 1.0, dim=7, schedule=AlphaSchedule(1.0, rates), debias=True)
+    for weights in read_weights(estimator, 6):
+        assert sum(weights) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("companions", [None, embeddings(12, dim=2)], ids=["plain", "companions"])
+def test_sogram_with_alpha_one_is_sampling(companions):
+    dim = 0 if companions is None else 2
+    for debias in (False, True):
+        one = corpus.make("sogram", 1.0, schedule=AlphaSchedule(1.0), debias=debias, companion_dim=dim)
+        other = corpus.make("sampling", 1.0, companion_dim=dim)
+        for draw in corpus.pair_draws(2)[:5]:
+            for estimator in (one, other):
+                estimator.observe(draw.batch(embeddings(9), companions))
+            torch.testing.assert_close(one.moments, other.moments, atol=0, rtol=0)
+
+
+def test_proposition_5_variance_bound_is_approached_and_never_passed():
+    """Over many steps the sum of squared weights, read off the estimator, grows to α/(2−α)."""
+    alpha, steps = 0.2, 60
+    estimator = corpus.make("sogram", 1.0, dim=steps + 1, schedule=AlphaSchedule(alpha))
+    squares = [sum(w * w for w in weights) for weights in read_weights(estimator, steps)]
+    bound = alpha / (2 - alpha)
+    assert all(a < b for a, b in itertools.pairwise(squares[:20]))
+    assert max(squares) <= bound * (1 + 1e-12)
+    assert squares[-1] == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_proposition_5_on_a_moving_trajectory(gamma, form):
+    """Ḡ is the weighted mean of the Gramians; variance and both bounds, every sequence of draws enumerated."""
+    length = 3
+    thetas = [embeddings(6) + 0.3 * t * embeddings(7) for t in range(length)]
+    exact = [definition(theta, gamma) for theta in thetas]
+    delta = max(float(torch.linalg.norm(b - a)) for a, b in itertools.pairwise(exact))
+    variances = [corpus.variance_of_one(theta, gamma) for theta in thetas]
+    states = [(1.0, corpus.started(make(form, gamma), thetas[0]))]
+    for theta in thetas:
+        states = advance(states, corpus.draws(gamma, 1), observing(theta))
+    of_start, *weights = expected_weights(form, length)
+    smoothed = of_start * exact[0] + sum(w * g for w, g in zip(weights, exact, strict=True))
+    torch.testing.assert_close(mean(states), smoothed, atol=WEIGHT_ERROR, rtol=0)
+    spread = corpus.mean_square_error(states, smoothed)
+    assert spread == pytest.approx(
+        sum(w**2 * v for w, v in zip(weights, variances, strict=True)), rel=1e-5
+    )
+    bias = float(torch.linalg.norm(smoothed - exact[-1]))
+    zero_start = Q**length * float(torch.linalg.norm(exact[-1])) if form == "zero start" else 0.0
+    assert 0.1 * (bound := delta * (1 / ALPHA - 1) + zero_start) < bias <= bound
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.1, 1.1])
+def test_a_rate_outside_its_range_is_refused(alpha):
+    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\]"):
+        AlphaSchedule(alpha)
+    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\]"):
+        AlphaSchedule(0.1, {1: 0.5, 7: alpha})
+
+
+@pytest.mark.parametrize("table", [{}, {2: 0.5}, {0: 1.0, 1: 0.5}])
+def test_a_table_must_say_what_the_first_rate_is(table):
+    with pytest.raises(ValueError, match="must begin at step 1"):
+        AlphaSchedule(0.1, table)
+
+
+def test_two_mends_at_once_are_refused():
+    with pytest.raises(ValueError, match="choose one"):
+        corpus.make("sogram", 1.0, debias=True, exact_start=True)
