@@ -77,15 +77,34 @@ def test_impossible_batches_are_refused(size):
         batches.ShuffledPairs(10, size, seed=0)
 
 
-def test_uniform_draws_are_uniform_independent_and_repeatable():
-    draws = np.stack([batches.uniform_draws(0, 1, step, 10, 1000) for step in range(50)])
+def test_step_generators_are_uniform_independent_and_repeatable():
+    def drawn(seed, stream, step):
+        return batches.step_generator(seed, stream, step).integers(10, size=1000)
+
+    draws = np.stack([drawn(0, 1, step) for step in range(50)])
     counts = np.bincount(draws.ravel(), minlength=10)
     assert abs(counts - 5000).max() < 5 * (50_000 * 0.1 * 0.9) ** 0.5
-    assert np.array_equal(draws[7], batches.uniform_draws(0, 1, 7, 10, 1000))
-    other_stream = batches.uniform_draws(0, 2, 7, 10, 1000)
-    other_seed = batches.uniform_draws(1, 1, 7, 10, 1000)
-    for other in (draws[8], other_stream, other_seed):
+    assert np.array_equal(draws[7], drawn(0, 1, 7))
+    for other in (draws[8], drawn(0, 2, 7), drawn(1, 1, 7)):
         assert abs(np.mean(draws[7] == other) - 0.1) < 0.05
+
+
+def test_no_two_streams_are_the_same():
+    """Gramian batches, permutations and observers must be independent: five streams, five numbers."""
+    names = [name for name in vars(batches) if name.endswith("_STREAM")]
+    assert len(names) == 5
+    assert len({getattr(batches, name) for name in names}) == 5
+
+
+def test_the_gramian_batch_is_never_the_gradient_batch():
+    """Proposition 1's condition: knowing the pairs of B' tells nothing of those of B."""
+    pairs, steps = 40, 400
+    stream = batches.ShuffledPairs(pairs, 1, seed=3)
+    gradient = np.array([stream.batch(step)[0] for step in range(steps)])
+    for number in (batches.LEFT_GRAMIAN_STREAM, batches.RIGHT_GRAMIAN_STREAM):
+        drawn = np.array([batches.step_generator(3, number, step).integers(pairs) for step in range(steps)])
+        equal = np.mean(gradient == drawn)
+        assert abs(equal - 1 / pairs) < 5 * (1 / pairs / steps) ** 0.5
 
 
 def test_synthetic_corpus_has_the_structure_that_was_planted():

@@ -201,6 +201,14 @@ def test_a_table_must_say_what_the_first_rate_is(table):
         AlphaSchedule(0.1, table)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_only_an_exact_start_begins_at_the_gramian(form):
+    """`start` may be called on every estimator; the zero start stays one."""
+    estimator = corpus.started(make(form, 1.0, companion_dim=2), embeddings(1), embeddings(2, dim=2))
+    expected = definition(embeddings(1), 1.0, embeddings(2, dim=2)) * (form == "exact start")
+    torch.testing.assert_close(estimator.moments, expected, atol=WEIGHT_ERROR, rtol=0)
+
+
 def test_two_mends_at_once_are_refused():
     with pytest.raises(ValueError, match="choose one"):
         corpus.make("sogram", 1.0, debias=True, exact_start=True)

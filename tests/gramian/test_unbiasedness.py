@@ -139,7 +139,7 @@ def test_saga_overshoots_on_batches_without_replacement(size, steps):
         for step in range(steps):
             pairs = torch.from_numpy(stream.batch(step))
             estimator.observe(Draw(1.0, corpus.PAIR_ITEMS[pairs], pairs).batch(THETA))
-            estimates[step].append(estimator.gramian)
+            estimates[step].append(estimator.gramian.clone())
     gap = exact - definition(STALE, 1.0)
     for step, listed in enumerate(estimates):
         close(torch.stack(listed).mean(0), exact + step * size / corpus.PAIRS * gap)

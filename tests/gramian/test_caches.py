@@ -1,0 +1,137 @@
+"""Where caches lie and how exactly they are summed: bfloat16, files, and drift against the rebuild."""
+
+import gc
+from pathlib import Path
+
+import contracts
+import enumeration as corpus
+import pytest
+import torch
+from enumeration import GAMMAS, advance, definition, embeddings, mean, observing
+
+from gramrun.gramian import CacheOptions, make_estimator
+from gramrun.gramian.batch import GramianBatch
+from gramrun.gramian.cache import cache_bytes, cache_tensor
+from gramrun.gramian.population import make_population
+
+PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])
+
+
+def gramian_of_caches(estimator):
+    """Ŝ by its definition, in float64, from what the caches hold."""
+    rows = torch.cat([estimator.cache.double(), estimator.companion_cache.double()], 1)
+    if estimator.entry == "pair":
+        weights = torch.full((len(rows),), 1 / len(rows), dtype=torch.double)
+    else:
+        weights = estimator.population.item_weights.double()
+    return (rows[:, : estimator.embedding_dim] * weights[:, None]).T @ rows
+
+
+@pytest.mark.parametrize(("entry", "gamma"), [("item", g) for g in GAMMAS] + [("pair", 1.0)])
+def test_saga_stays_unbiased_with_rounded_caches(entry, gamma):
+    """bfloat16, stale: Ŝ is the Gramian of the rounded vectors, and so E Ĝ = G all the same."""
+    theta, stale = embeddings(1).float(), embeddings(2).float()
+    companions = embeddings(3, dim=2).float()
+    estimator = make_estimator(
+        "sagram",
+        embedding_dim=corpus.DIM,
+        population=corpus.population(gamma),
+        companion_dim=2,
+        project=False,
+        cache=CacheOptions(entry, torch.bfloat16),
+    )
+    corpus.started(estimator, stale, companions)
+    assert estimator.cache.dtype == torch.bfloat16
+    assert (estimator.cache.float()[:1] - stale[:1]).abs().max() > 1e-4  # rounded indeed
+    states = advance([(1.0, estimator)], corpus.draws(gamma, 2), observing(theta, companions))
+    expected = definition(theta.double(), gamma, companions.double())
+    torch.testing.assert_close(mean(states).double(), expected, atol=2e-6, rtol=0)
+    for _, after in states:
+        torch.testing.assert_close(after.cache_moments, gramian_of_caches(after), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["sag-item", "sag-pair", "saga-item", "saga-pair", "sag-pair-bfloat16"])
+def test_the_online_sum_is_the_gramian_of_the_caches(name):
+    """After every step of a wild trajectory, with companions, rebuilt or not."""
+    population = make_population(PAIRS, 7, 1.0)
+    listed = contracts.ESTIMATORS[name]
+    trajectory = contracts.Trajectory(population, 2, steps=20, batch=4, seed=21)
+    estimator = trajectory.start(listed.make(population, 2))
+    for t in trajectory.steps:
+        trajectory.show(estimator, t)
+        expected = gramian_of_caches(estimator)
+        torch.testing.assert_close(estimator.cache_moments, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("entry", ["item", "pair"])
+def test_caches_in_a_folder_are_the_same_bits_and_leave_no_file(entry, dtype, tmp_path):
+    """The file has no name while it is in use, so that there is nothing to clean up, however the process ends."""
+    population = make_population(PAIRS, 7, 1.0)
+    trajectory = contracts.Trajectory(population, 2, steps=10, batch=4, seed=22)
+    arguments = {"embedding_dim": contracts.DIM, "population": population, "companion_dim": 2}
+    memory, folder = (
+        trajectory.start(
+            make_estimator("sagram", **arguments, cache=CacheOptions(entry, dtype, where, rebuild_every=3))
+        )
+        for where in (None, tmp_path)
+    )
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert str(tmp_path) in maps.read_text(encoding="utf-8")
+    for t in trajectory.steps:
+        assert torch.equal(trajectory.show(memory, t), trajectory.show(folder, t))
+        assert torch.equal(memory.cache, folder.cache)
+        assert list(tmp_path.iterdir()) == []
+    del folder
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    if maps.exists():
+        assert str(tmp_path) not in maps.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_new_cache_is_zeros_and_keeps_what_is_written(dtype, tmp_path):
+    for folder in (None, tmp_path):
+        cache = cache_tensor(5, 3, dtype, folder)
+        assert cache.dtype == dtype
+        assert torch.equal(cache, torch.zeros(5, 3, dtype=dtype))
+        cache[[1, 4]] = torch.tensor([1.5, -2.0, 1 / 3], dtype=dtype)
+        assert torch.equal(cache[4], torch.tensor([1.5, -2.0, 1 / 3], dtype=dtype))
+        assert cache[0].sum() == 0
+        assert cache.untyped_storage().nbytes() == cache_bytes(5, 3, dtype)
+    assert cache_tensor(5, 0, dtype, tmp_path).shape == (5, 0)
+
+
+def test_a_missing_folder_is_an_error():
+    with pytest.raises(OSError, match="missing"):
+        cache_tensor(2, 2, torch.float32, Path("/missing/folder"))
+
+
+def drift(rebuild_every, steps):
+    """‖Ŝ − Gramian of the caches‖ relative to the latter, after float32 updates of shrinking embeddings."""
+    generator = torch.Generator().manual_seed(23)
+    items, batch = 64, 16
+    population = make_population(torch.arange(items), items, 1.0)
+    estimator = make_estimator(
+        "sagram",
+        embedding_dim=8,
+        population=population,
+        beta="1/n",
+        cache=CacheOptions("item", rebuild_every=rebuild_every),
+    )
+    everyone = torch.arange(items)
+    estimator.start([GramianBatch(everyone, 30 * torch.randn(items, 8, generator=generator))])
+    for step in range(steps):
+        scale = 30 * (1 - step / steps) + 1
+        drawn = torch.randint(items, (batch,), generator=generator)
+        theta = scale * torch.randn(items, 8, generator=generator)
+        estimator.observe(GramianBatch(drawn, theta[drawn]))
+    expected = gramian_of_caches(estimator)
+    return float(torch.linalg.norm(estimator.cache_moments - expected) / torch.linalg.norm(expected))
+
+
+def test_the_rebuild_takes_the_drift_away():
+    """2,000 float32 updates: float32's roundings add up without a rebuild, float64's remain with one."""
+    assert drift(rebuild_every=500, steps=2000) < 1e-14
+    assert drift(rebuild_every=0, steps=2000) > 1e-5
