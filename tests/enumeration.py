@@ -151,5 +151,6 @@ def variance_of_one(theta: Tensor, gamma: float) -> float:
     """σ² = E‖u⊗u − G‖² of a single draw."""
     exact = definition(theta, gamma)
     return sum(
-        w * float((torch.outer(u, u) - exact).square().sum()) for w, u in zip(weights(gamma), theta, strict=True)
+        w * float((torch.outer(u, u) - exact).square().sum())
+        for w, u in zip(weights(gamma), theta, strict=True)
     )

@@ -55,7 +55,11 @@ def everything(trainer):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_prior_of_zeros_is_no_prior_bit_for_bit(make_config, corpus, monkeypatch, method, towers):
     config = make_config(
-        f"train.steps={STEPS}", "train.gamma_left=0.5", "train.gamma_right=0", *METHODS[method], *TOWERS[towers]
+        f"train.steps={STEPS}",
+        "train.gamma_left=0.5",
+        "train.gamma_right=0",
+        *METHODS[method],
+        *TOWERS[towers],
     )
     plain = everything(make_trainer(monkeypatch, config, corpus, Gravity(None)))
     for rank in (1, 3):

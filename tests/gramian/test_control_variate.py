@@ -3,6 +3,8 @@
 At step t every state sees every batch under θ(t−1) (looking ahead, a step earlier) and then under θ(t).
 """
 
+import itertools
+
 import contracts
 import enumeration as corpus
 import pytest
@@ -80,7 +82,7 @@ def mean_square(matrices, gamma):
 def test_the_error_obeys_its_recursion(gamma):
     """E‖e(t)‖² = (1−α)² E‖e(t−1)‖² + E‖(1−α) D_t + α E_t‖² exactly, where F_t is the batch's own."""
     expected = [mean_square(centred(TRAJECTORY[0], gamma), gamma)]
-    for before, now in zip(TRAJECTORY, TRAJECTORY[1:], strict=False):
+    for before, now in itertools.pairwise(TRAJECTORY):
         a, b = centred(before, gamma), centred(now, gamma)
         noise = [(1 - ALPHA) * (y - x) + ALPHA * y for x, y in zip(a, b, strict=True)]
         expected.append((1 - ALPHA) ** 2 * expected[-1] + mean_square(noise, gamma))
@@ -150,7 +152,9 @@ def test_control_variate_equals_its_literal_twin(source, project):
     for t in trajectory.steps:
         got.append(trajectory.show(fast, t))
         items = trajectory.drawn(t, t).items
-        now, before = (reference.batch_moments(thetas[s][items], companions[items]) for s in (t, max(t - 1, 0)))
+        now, before = (
+            reference.batch_moments(thetas[s][items], companions[items]) for s in (t, max(t - 1, 0))
+        )
         moments.append((now, before))
         fresh = [(thetas[t][x], companions[x]) for x in items.tolist()]
         unbiased.append(now if source == "sampling" else caches.observe(items.tolist(), fresh, [1.0] * 4))

@@ -139,7 +139,7 @@ def test_an_item_s_cache_is_as_fresh_as_the_freshest_of_its_pairs():
         for estimator in (item, pair):
             estimator.observe(GramianBatch(batch.items, torch.full((2, 1), t + 1.0), pairs=batch.pairs))
         for x in PAIRS.unique().tolist():
-            of_pairs = pair.cache[PAIRS == x]
+            of_pairs = pair.cache[torch.eq(PAIRS, x)]
             assert float(item.cache[x]) == float(of_pairs.max())
             older += int((of_pairs < item.cache[x]).sum())
     assert older > 0

@@ -179,9 +179,7 @@ def test_proposition_5_on_a_moving_trajectory(gamma, form):
     smoothed = of_start * exact[0] + sum(w * g for w, g in zip(weights, exact, strict=True))
     torch.testing.assert_close(mean(states), smoothed, atol=WEIGHT_ERROR, rtol=0)
     spread = corpus.mean_square_error(states, smoothed)
-    assert spread == pytest.approx(
-        sum(w**2 * v for w, v in zip(weights, variances, strict=True)), rel=1e-5
-    )
+    assert spread == pytest.approx(sum(w**2 * v for w, v in zip(weights, variances, strict=True)), rel=1e-5)
     bias = float(torch.linalg.norm(smoothed - exact[-1]))
     zero_start = Q**length * float(torch.linalg.norm(exact[-1])) if form == "zero start" else 0.0
     assert 0.1 * (bound := delta * (1 / ALPHA - 1) + zero_start) < bias <= bound

@@ -170,7 +170,15 @@ def test_the_previous_batch_gives_the_gravity_of_distinct_pairs(gamma):
         for p, n in zip(corpus.populations, (LEFT_ITEMS, RIGHT_ITEMS), strict=True)
     ]
     a, b = (r[column] for r, column in zip(importance, (LEFT_PAIRS, RIGHT_PAIRS), strict=True))
-    u, v, q, r = (t[c] for t, c in ((corpus.u, LEFT_PAIRS), (corpus.v, RIGHT_PAIRS), (corpus.q, LEFT_PAIRS), (corpus.r, RIGHT_PAIRS)))
+    u, v, q, r = (
+        t[c]
+        for t, c in (
+            (corpus.u, LEFT_PAIRS),
+            (corpus.v, RIGHT_PAIRS),
+            (corpus.q, LEFT_PAIRS),
+            (corpus.r, RIGHT_PAIRS),
+        )
+    )
     distinct = sum(
         a[i] * b[j] * (u[i] @ v[j] - q[i] @ r[j]) ** 2 for i in range(PAIRS) for j in range(PAIRS) if i != j
     ) / (PAIRS * (PAIRS - 1))
@@ -194,7 +202,9 @@ def test_dependent_batches_are_biased():
     """Why B and B' are separate: with Ĝ made from the gradient's own pair, the mean is not ∇g."""
     corpus = Corpus(1, (1.0, 1.0), prior=False)
     own = [
-        corpus.surrogate(i, *(torch.outer(e, e).detach() for e in (corpus.u[LEFT_PAIRS[i]], corpus.v[RIGHT_PAIRS[i]])))
+        corpus.surrogate(
+            i, *(torch.outer(e, e).detach() for e in (corpus.u[LEFT_PAIRS[i]], corpus.v[RIGHT_PAIRS[i]]))
+        )
         for i in range(PAIRS)
     ]
     got, expected = corpus.gradient(sum(own) / PAIRS), corpus.gradient(corpus.literal())

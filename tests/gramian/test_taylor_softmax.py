@@ -80,7 +80,9 @@ def test_the_surrogate_s_gradient_is_that_of_the_penalty(gamma):
     """With exact statistics, the mean over pairs of its gradient is autograd's of (1/n) sum_i log Z(u_i)."""
     parameters, u, v = towers(1)
     expected = torch.autograd.grad(
-        sum(literal_partition(u[x], v, gamma).log() for x in LEFT_PAIRS) / PAIRS, parameters, retain_graph=True
+        sum(literal_partition(u[x], v, gamma).log() for x in LEFT_PAIRS) / PAIRS,
+        parameters,
+        retain_graph=True,
     )
     right_mean, right_gramian = right_statistics(v, gamma)
     rows, scale = taylor_softmax.left_rows(u, right_mean, right_gramian)
@@ -162,7 +164,10 @@ def test_the_bias_of_the_gradient_is_of_the_order_of_the_variance(size, gamma):
     """E[∇Ẑ/Ẑ] = ∇Z/Z − Cov(∇Ẑ, Ẑ)/Z² + ∇Z Var Ẑ/Z³ + ..., the rest a fraction of these two."""
     u, v = (t.detach() for t in towers(3, scale=0.1)[1:])
     w = weights(gamma)
-    z, slope = literal_partition(u[0], v, gamma), sum(w[y] * (1 + u[0] @ v[y]) * v[y] for y in range(RIGHT_ITEMS))
+    z, slope = (
+        literal_partition(u[0], v, gamma),
+        sum(w[y] * (1 + u[0] @ v[y]) * v[y] for y in range(RIGHT_ITEMS)),
+    )
     total, covariance, variance = torch.zeros(DIM).double(), torch.zeros(DIM).double(), 0.0
     for batch in itertools.product([y for y in range(RIGHT_ITEMS) if w[y]], repeat=size):
         p = math.prod(w[y] for y in batch)

@@ -37,7 +37,8 @@ def close(got, expected):
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("name", "entry", "gamma"),
-    [(name, "item", gamma) for name in ("sampling", "sagram") for gamma in GAMMAS] + [("sagram", "pair", 1.0)],
+    [(name, "item", gamma) for name in ("sampling", "sagram") for gamma in GAMMAS]
+    + [("sagram", "pair", 1.0)],
 )
 def test_proposition_3_drawn_batches_are_unbiased(name, entry, gamma, size):
     states = advance(
