@@ -10,7 +10,10 @@ arXiv:1807.07187). Where each item of the paper lives:
     Algorithm 1, equation 9    SAGram                               gramrun.gramian.sagram
     Algorithm 2, equation 11   SOGram                               gramrun.gramian.sogram
     Section 3.3                batch sampling in Gramian form       gramrun.gramian.sampling
-    Propositions 1, 2, 3, 5    proofs by enumeration                tests/gramian/test_theorems.py
+    Propositions 1 and 6       proofs by enumeration                tests/gramian/test_surrogate.py
+    Proposition 2              proof by enumeration                 tests/gramian/test_sagram.py
+    Proposition 3              proof by enumeration                 tests/gramian/test_unbiasedness.py
+    Proposition 5              proof by enumeration                 tests/gramian/test_sogram.py
     Proposition 5              its bounds, measured                 gramrun.bounds
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
     Section 4.2, Appendix D    Gramian error on one trajectory      gramrun.gram_error, gramrun.trajectory
