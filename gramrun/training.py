@@ -5,8 +5,9 @@ At step t, with parameters θ:
     1. Gramian batch B:   draw members, embed them under θ, let the two estimators observe them;
     2. gradient batch B': θ ← θ − η ∇_θ (1/|B'|) sum_{i in B'} [f_i(θ) + λ ĝ_i(θ, Ĝ_u, Ĝ_v)].
 
-B and B' come from independent streams (Proposition 1's condition). Whatever watches training (progress,
-evaluation, checkpoints, Gramian errors) consumes the records and is not known here.
+B and B' come from independent streams (Proposition 1's condition; with ``batch: previous`` up to 1/n,
+see `gramrun.gramian.estimator`). Whatever watches training (progress, evaluation, checkpoints, Gramian
+errors) consumes the records and is not known here.
 """
 
 from __future__ import annotations

@@ -5,11 +5,15 @@ M(B, θ) the mean rank-one term of batch B under θ,
 
     Ĝ(t) = (1 − α_t) [Ĝ(t−1) + M(B_t, θ(t)) − M(B_t, θ(t−1))] + α_t F_t,         Ĝ(1) = F_1
 
-where F_t is any unbiased estimate from B_t and what came before: M(B_t, θ(t)) itself (STORM: Cutkosky and
-Orabona, NeurIPS 2019), or the SAGA form of SAGram, which has less variance where its caches are fresh.
+where F_t is any unbiased estimate from B_t and what came before: M(B_t, θ(t)) itself (STORM: Cutkosky
+and Orabona, NeurIPS 2019), or the SAGA form of SAGram, which has less variance where its caches are
+fresh.
 
 Bias. B_t is drawn independently of θ(t−1), θ(t) and the past, so E[Ĝ(t)] − G(t) = (1 − α_t)(E[Ĝ(t−1)] −
 G(t−1)): with Ĝ(1) unbiased the bias is 0 at every step, for every α, however fast the Gramian moves.
+That is the mean over all draws. Given the past it is (1 − α_t) e(t−1), and in training θ(t) depends on
+the past: unlike sampling and SAGA, it is not unbiased *given* θ(t), as Proposition 1 would have it, but
+wrong in one direction for about 1/α steps.
 
 Variance. The error e(t) = Ĝ(t) − G(t) obeys e(t) = (1 − α)[e(t−1) + D_t] + α E_t, with D_t the sampling
 error of the drift and E_t that of F_t, both of mean 0 given the past. With E‖D_t‖² = d²/|B| and E‖E_t‖² =
@@ -18,12 +22,14 @@ s²,
     E‖e(t)‖² ≤ (1 − α)² E‖e(t−1)‖² + 2 (1 − α)² d²/|B| + 2 α² s²
     at rest:   ≤ 2 [(1 − α)² d²/|B| + α² s²] / (α (2 − α)).
 
-SOGram pays δ/α for the lag in its bias; here only the *noise* of the drift is paid, d/√(α|B|). Where
-items are seen less than once an epoch, caches are old and s² is that of sampling: then α small keeps it
-down, and d² is as small as the steps are. Where caches are fresh, s² is small and any α will do.
+SOGram pays δ/α for the lag in its bias; here only the *noise* of the drift is paid, d/√(α|B|). Where an
+item is seldom drawn, its cache is old and s² is that of sampling, or twice that where û says nothing of
+u any more (of the same size): then α small keeps it down, and d² is as small as the steps are. Where
+caches are fresh, s² is small and any α will do.
 
-Cost: a second forward pass of each batch (B_{t+1} is embedded under θ(t) before the gradient step, so that
-no copy of the parameters is kept). Ĝ can leave the PSD cone, like SAGA, and can be projected back onto it.
+Cost: a second forward pass of each batch (B_{t+1} is embedded under θ(t) before the gradient step, so
+that no copy of the parameters is kept). Ĝ can leave the PSD cone, like SAGA, and can be projected back
+onto it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ One estimator tracks one side's Gramian, and with it the products of the embeddi
     4. where ``looks_ahead``: embeds the batch of step t + 1 under θ(t) too and calls ``look_ahead`` with it.
 
 The gradient batch B' is drawn from another stream, which is what makes Ĝ independent of it, as
-Proposition 1 asks.
+Proposition 1 asks. (A reused gradient batch of the step before is so up to 1/n: within a shuffled epoch
+it holds none of B', and E[Ĝ | i in B'] = G + (G − term_i)/(n − 1). Its surrogate is that of the gravity
+over pairs i ≠ j.)
 """
 
 from __future__ import annotations

@@ -6,20 +6,27 @@ Gramian Ŝ = sum_j p_j û_j ⊗ û_j is maintained online. With a batch B of ent
     β = 1/n (SAG):   Ĝ = Ŝ + sum_{distinct j in B} p_j [u_j ⊗ u_j − û_j ⊗ û_j]
     β = 1   (SAGA):  Ĝ = Ŝ + (1/|B|) sum_{j in B} r_j [u_j ⊗ u_j − û_j ⊗ û_j]
 
-(r_j = 1 unless the batch was drawn otherwise: `GramianBatch.importance`). Then Ŝ and the caches take in each
-distinct member of B, so that Ŝ becomes SAG's Ĝ. (Algorithm 1 refreshes the member that carried the gradient;
-in batches the members of B are the ones already embedded under the current parameters, so refreshing them is
-free and keeps the gradient batch B' independent of Ĝ.)
+(r_j = 1 unless the batch was drawn otherwise: `GramianBatch.importance`). Then Ŝ and the caches take in
+each distinct member of B, so that Ŝ becomes SAG's Ĝ. (Algorithm 1 refreshes the member that carried the
+gradient; in batches the members of B are the ones already embedded under the current parameters, so
+refreshing them is free and keeps the gradient batch B' independent of Ĝ.) bfloat16 caches round SAG's u
+too.
 
     per pair   the paper's: an entry for each training pair, p = 1/n. Memory n · k numbers.
-    per item   an entry for each item x, p_x = w_x. All pairs of an item have the same embedding, so their
-               caches differ in age only; one for all of them is as fresh as the freshest. Memory
-               items · k numbers: on the paper's `en`, 5.4 GB for 502 GB.
+    per item   an entry for each item x, p_x = w_x. All f_x pairs of an item have the same embedding, so their
+               caches differ in age only; one for all is as fresh as the freshest. Memory items · k numbers: on
+               the paper's `en`, 5.4 GB for 502 GB.
 
-SAGA is unbiased in both forms, whatever the caches hold: E_{j~p} [u_j⊗u_j − û_j⊗û_j] = G − Ŝ (Proposition 3),
-with variance (1/|B|) E‖u⊗u − û⊗û − (G − Ŝ)‖², which is small where caches are fresh. It may leave the PSD
-cone, from where it can be projected back by an eigendecomposition, which costs its unbiasedness. SAG stays
-in the cone (Proposition 2): Ĝ is a Gramian of vectors. Its bias is the caches' age, G − Ŝ.
+SAGA is unbiased in both forms, whatever the caches hold, if B is drawn independently of them, which a
+shuffled epoch's batches are not (below): E_{j~p} [u_j⊗u_j − û_j⊗û_j] = G − Ŝ (Proposition 3), with
+variance (1/|B|) E‖u⊗u − û⊗û − (G − Ŝ)‖², which is small where caches are fresh. It may leave the PSD
+cone, from where it can be projected back by an eigendecomposition, which costs its unbiasedness. SAG
+stays in the cone (Proposition 2): Ĝ is a Gramian of vectors. Its bias is the caches' age, G − Ŝ.
+
+Without replacement. A batch of a shuffled epoch never holds one of the s pairs that this epoch has
+refreshed, so it meets the stalest caches only and SAGA takes them for all. With caches per pair and G
+standing, E Ĝ = G + (s/n)(G − Ŝ(epoch's start)): at the epoch's end nearly the whole gap is counted
+twice. That is `batch: previous`.
 
 Rounding. A change is computed from differences, u⊗u − û⊗û = ½[(u−û)⊗(u+û) + (u+û)⊗(u−û)], which has no
 cancellation even in float32, and summed in float64. Ŝ then drifts from its caches' Gramian like a random

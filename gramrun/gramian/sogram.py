@@ -9,14 +9,14 @@ A convex combination of PSD matrices: no projection, O(k²) memory. By Propositi
     bias      ‖Ḡ − G‖_F  ≤ δ (1/α − 1) + (1 − α)^t ‖G‖_F
 
 The last term is the zero start: Ĝ is too small for about 1/α steps, and gravity too weak for as long. Three
-ways to be rid of it, each of which keeps the lag δ(1/α − 1) and none of which costs a forward pass:
+ways to be rid of it, each of which keeps the lag δ(1/α − 1) as its bound and costs no forward pass in a step:
 
     debiased      Ĝ(t) / c_t,  c_t = 1 − prod_{s≤t} (1 − α_s), which is 1 − (1−α)^t for a constant α. Batch s
                   then has weight α(1−α)^{t−s}/c_t, and these sum to 1: on a standing trajectory E Ĝ/c_t = G.
                   Variance: σ² sum of the squared weights = σ² α/(2−α) · (1 + (1−α)^t)/(1 − (1−α)^t),
                   which falls from σ² at t = 1 to the bound above.
     decaying α_t  (`gramrun.gramian.schedule`): equal weights 1/t up to t = 1/α, so variance σ²/t, the least
-                  that weights which sum to 1 can have; then as for a constant α.
+                  that weights which sum to 1 can have; then, with α constant, on from ασ² to the bound above.
     exact start   Ĝ(0) = G(θ(0)), from one pass over the items: bias only δ(1/α − 1), variance
                   σ² α/(2−α) · (1 − (1−α)^{2t}), never above the bound.
 

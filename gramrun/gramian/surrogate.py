@@ -12,7 +12,8 @@ If i is uniform, the estimates are unbiased and independent of i, then E ∇ĝ_i
 
 Conventions, because the paper mixes two: g is the *mean* of the paper's g_i = ½[⟨u_i, G_v u_i⟩ +
 ⟨v_i, G_u v_i⟩]; the surrogate carries no ½, because each of its terms sees only one of the two factors
-of the product ⟨G_u, G_v⟩ move. So the mean of ĝ_i at exact Gramians is 2g, while its gradient is ∇g.
+of the product ⟨G_u, G_v⟩ move. So the mean of ĝ_i at exact Gramians is 2 (g − ⟨G_q, G_r⟩), while its gradient
+is ∇g.
 """
 
 from __future__ import annotations
