@@ -76,6 +76,12 @@ ESTIMATORS = {
     "saga-item-bfloat16": _sagram("1", replace(_ITEM, dtype=torch.bfloat16)),
     "saga-item-folder": _sagram("1", replace(_ITEM, folder=_FOLDER)),
     "saga-pair-folder-bfloat16": _sagram("1", replace(_PAIR, folder=_FOLDER, dtype=torch.bfloat16)),
+    "sogram-caches": Listed("sogram", {"schedule": _SCHEDULE, "cache": _ITEM}),
+    "sogram-caches-exact-start": Listed(
+        "sogram",
+        {"schedule": _SCHEDULE, "cache": _ITEM, "exact_start": True, "project": False},
+        always_psd=False,
+    ),
     "control-variate": Listed("control-variate", {"schedule": _SCHEDULE}),
     "control-variate-unprojected": Listed(
         "control-variate", {"schedule": _SCHEDULE, "project": False}, always_psd=False

@@ -71,6 +71,9 @@ class EstimatorSection(Section):
         if self.batch == "previous" and self.name == "control-variate":
             # The gradient step moved that batch's own rows most: their drift is not the corpus's.
             raise ValueError("control-variate needs a batch independent of the last step; set batch: drawn")
+        if self.batch == "previous" and self.cache_entry and not (self.name, self.beta) == ("sagram", "1/n"):
+            # A shuffled epoch meets the stalest caches only, and SAGA takes them for all.
+            raise ValueError("caches of SAGA need a batch drawn independently of them; set batch: drawn")
         if self.batch == "previous" and self.name == "exact":
             raise ValueError("exact observes the whole corpus; drop batch: previous")
         return self

@@ -24,8 +24,10 @@ s²,
 
 SOGram pays δ/α for the lag in its bias; here only the *noise* of the drift is paid, d/√(α|B|). Where an
 item is seldom drawn, its cache is old and s² is that of sampling, or twice that where û says nothing of
-u any more (of the same size): then α small keeps it down, and d² is as small as the steps are. Where
-caches are fresh, s² is small and any α will do.
+u any more (of the same size). A small α keeps s² down, but the noise of the drift then piles up for
+longer: where batches are small and dense layers move all embeddings at once, d²/(α|B|) is the larger, and
+averaging SAGA estimates without a control variate does better (`gramrun.gramian.sogram`; measured in
+results/reference/estimator_error).
 
 Cost: a second forward pass of each batch (B_{t+1} is embedded under θ(t) before the gradient step, so
 that no copy of the parameters is kept). Ĝ can leave the PSD cone, like SAGA, and can be projected back

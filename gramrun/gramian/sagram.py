@@ -14,8 +14,8 @@ too.
 
     per pair   the paper's: an entry for each training pair, p = 1/n. Memory n · k numbers.
     per item   an entry for each item x, p_x = w_x. All f_x pairs of an item have the same embedding, so their
-               caches differ in age only; one for all is as fresh as the freshest. Memory items · k numbers: on
-               the paper's `en`, 5.4 GB for 502 GB.
+               caches differ in age only; one for all is as fresh as the freshest. Memory items · k numbers:
+               on the paper's `en`, 5.4 GB for 502 GB.
 
 SAGA is unbiased in both forms, whatever the caches hold, if B is drawn independently of them, which a
 shuffled epoch's batches are not (below): E_{j~p} [u_j⊗u_j − û_j⊗û_j] = G − Ŝ (Proposition 3), with

@@ -90,10 +90,10 @@ def test_step_generators_are_uniform_independent_and_repeatable():
 
 
 def test_no_two_streams_are_the_same():
-    """Gramian batches, permutations and observers must be independent: five streams, five numbers."""
+    """Gramian batches, permutations and observers must be independent: each has a number of its own."""
     names = [name for name in vars(batches) if name.endswith("_STREAM")]
-    assert len(names) == 5
-    assert len({getattr(batches, name) for name in names}) == 5
+    assert len(names) == 7
+    assert len({getattr(batches, name) for name in names}) == 7
 
 
 def test_the_gramian_batch_is_never_the_gradient_batch():

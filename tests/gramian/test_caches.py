@@ -9,6 +9,7 @@ import pytest
 import torch
 from enumeration import GAMMAS, advance, definition, embeddings, mean, observing
 
+from gramrun.errors import RunError
 from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.cache import cache_bytes, cache_tensor
@@ -104,7 +105,7 @@ def test_a_new_cache_is_zeros_and_keeps_what_is_written(dtype, tmp_path):
 
 
 def test_a_missing_folder_is_an_error():
-    with pytest.raises(OSError, match="missing"):
+    with pytest.raises(RunError, match=r"/missing/folder: cannot be written: No such file"):
         cache_tensor(2, 2, torch.float32, Path("/missing/folder"))
 
 

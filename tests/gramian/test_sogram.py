@@ -7,6 +7,7 @@ import pytest
 import torch
 from enumeration import GAMMAS, WEIGHT_ERROR, advance, definition, embeddings, mean, observing
 
+from gramrun.gramian import CacheOptions
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.schedule import AlphaSchedule
 
@@ -210,3 +211,41 @@ def test_only_an_exact_start_begins_at_the_gramian(form):
 def test_two_mends_at_once_are_refused():
     with pytest.raises(ValueError, match="choose one"):
         corpus.make("sogram", 1.0, debias=True, exact_start=True)
+
+
+CACHES = CacheOptions()
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_averaged_caches_have_the_mean_of_sogram(gamma):
+    """With F_t = SAGA, E Ĝ(t) = sum_s α(1−α)^{t−s} G(s) on a moving trajectory, whatever the caches hold."""
+    thetas = [embeddings(6) + 0.3 * t * embeddings(7) for t in range(3)]
+    estimator = corpus.make("sogram", gamma, schedule=AlphaSchedule(ALPHA), cache=CACHES, project=False)
+    states, smoothed = [(1.0, corpus.started(estimator, embeddings(8)))], 0
+    for theta in thetas:
+        states = advance(states, corpus.draws(gamma, 1), observing(theta))
+        smoothed = Q * smoothed + ALPHA * definition(theta, gamma)
+        torch.testing.assert_close(mean(states), smoothed, atol=WEIGHT_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_averaged_caches_beat_both_where_caches_are_old(gamma):
+    """Mean square errors by enumeration, one draw a step from the four pairs, on a slow trajectory.
+
+    Averaging SAGA estimates is better than SAGA alone, whose variance is a stale cache's, and than averaging
+    batch means, whose variance is that of the embeddings.
+    """
+    schedule = AlphaSchedule(ALPHA, "decaying")
+    kinds = {
+        "both": corpus.make("sogram", gamma, schedule=schedule, cache=CACHES, project=False),
+        "sogram": corpus.make("sogram", gamma, schedule=schedule),
+        "saga": corpus.make("sagram", gamma, project=False),
+    }
+    thetas = [embeddings(6) + (0.4 + 0.05 * t) * embeddings(7) for t in range(4)]
+    errors = {}
+    for kind, estimator in kinds.items():
+        states = [(1.0, corpus.started(estimator, embeddings(6)))]
+        for theta in thetas:
+            states = advance(states, corpus.draws(gamma, 1), observing(theta))
+        errors[kind] = corpus.mean_square_error(states, definition(thetas[-1], gamma))
+    assert errors["both"] < 0.8 * min(errors["sogram"], errors["saga"]), errors
