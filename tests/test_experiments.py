@@ -49,7 +49,7 @@ def test_the_main_job_at_toy_size(toy, capsys):
     assert "### First table" in text
     assert "| SOGram α=0.5 | 0." in text
     assert "| popularity | 0." in text
-    assert "| SAGram β=1/n | 0." in text
+    assert "| SAGram β=1/n, per item | 0." in text
     assert sorted(p.name for p in toy.glob("*.png")) == [
         "gram-error.png", "map-paper.png", "map-recommended.png", "trade-off.png"
     ]  # fmt: skip
