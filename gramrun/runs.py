@@ -21,7 +21,7 @@ from typing import Any, Generic, Literal, TypeVar
 from gramrun.config import BaselineConfig, RunConfig, Section
 from gramrun.config_loading import config_hash, dump_config, load_config
 from gramrun.errors import ConfigError, GramrunError, InputError
-from gramrun.files import disk_errors, new_file, new_folder
+from gramrun.files import disk_errors, new_file, new_folder, sha256_of
 from gramrun.interruption import Interrupted
 from gramrun.provenance import now, provenance
 
@@ -143,7 +143,7 @@ def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: 
         RunError: when it cannot be written.
     """
     check_free(path, force=force)
-    manifest = new_manifest(kind, config, config.train.seed, data_hash)
+    manifest = {**new_manifest(kind, config, config.train.seed, data_hash), "inputs": _inputs(config)}
     with new_folder(path) as temporary:
         (temporary / CHECKPOINTS).mkdir()
         write_text(temporary / CONFIG, dump_config(config))
@@ -168,7 +168,7 @@ def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
     """Open a run to go on with it under `config`, writing nothing yet.
 
     Raises:
-        InputError: when `path` is no run of this kind, or was started on another corpus.
+        InputError: when `path` is no run of this kind, or was started on another corpus or prior.
         ConfigError: when `config` differs in more than its length.
     """
     run = open_run(path)
@@ -182,7 +182,15 @@ def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
             "train.steps (start a new run with another --output)"
         )
     check_same_data(run, data_hash)
+    if run.manifest.get("inputs", {}) != _inputs(config):
+        raise InputError(f"{config.train.prior.path}: is another prior than the one {path} was started with")
     return Run(path, config)
+
+
+def _inputs(config: RunConfig) -> dict[str, str]:
+    """SHA-256 of each file beside the corpus that the run depends on."""
+    prior = config.train.prior.path
+    return {} if prior is None else {"prior": sha256_of(prior)}
 
 
 def _without_length(config: RunConfig) -> RunConfig:

@@ -82,8 +82,9 @@ class ControlVariate(GramianEstimator):
         self.register_buffer("observed", torch.zeros((), dtype=torch.long))
 
     def start(self, chunks: Iterable[GramianBatch]) -> None:
-        """Start the estimator that gives F_t."""
+        """Start the estimator that gives F_t, and take its first estimate."""
         self.unbiased.start(chunks)
+        self.moments.copy_(self.unbiased.moments)
 
     @torch.no_grad()
     def look_ahead(self, batch: GramianBatch) -> None:

@@ -1,0 +1,81 @@
+"""Caches that do not fit are refused before the first step, with the figures, and nothing is written."""
+
+from pathlib import Path
+
+import pytest
+
+from gramrun import gram_error, room
+from gramrun.caches import cache_bytes
+from gramrun.errors import ConfigError
+from gramrun.training import Trainer
+
+PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
+
+
+def test_what_caches_occupy_is_what_they_hold(make_config, corpus):
+    for overrides in (
+        PAIRS,
+        ("estimator.name=sagram",),
+        ("estimator.name=sagram", "estimator.cache_dtype=bfloat16"),
+        ("estimator.name=control-variate", "estimator.cache=item"),
+        ("estimator.name=sogram", "estimator.cache=item"),
+        ("estimator.name=sogram",),
+    ):
+        config = make_config(*overrides)
+        trainer = Trainer(config, corpus)
+        held = sum(
+            buffer.nbytes
+            for estimator in (trainer.left_estimator, trainer.right_estimator)
+            for name, buffer in estimator.named_buffers()
+            if name.endswith("cache")
+        )
+        assert cache_bytes(config, config.estimator, corpus) == held
+        assert bool(held) == (config.estimator.cache_entry is not None)
+
+
+def test_caches_beyond_memory_are_refused(make_config, corpus, monkeypatch):
+    config = make_config(*PAIRS)
+    need = cache_bytes(config, config.estimator, corpus)
+    monkeypatch.setattr(room, "available_memory", lambda: need - 1)
+    with pytest.raises(
+        ConfigError,
+        match=r"Gramian caches need [\d.]+ KB of memory, [\d.]+ KB are available; set cache: item",
+    ):
+        Trainer(config, corpus)
+    monkeypatch.setattr(room, "available_memory", lambda: need)
+    Trainer(config, corpus)
+
+
+def test_caches_beyond_the_disk_are_refused(make_config, corpus, monkeypatch, tmp_path):
+    config = make_config(*PAIRS, f"estimator.cache_folder={tmp_path}")
+    monkeypatch.setattr(room, "available_memory", lambda: 0)  # not needed: they are on the disk
+    Trainer(config, corpus)
+    monkeypatch.setattr(room, "available_disk", lambda path: 1000)
+    with pytest.raises(ConfigError, match=f"need .* of disk, 1.0 KB are available for {tmp_path}"):
+        Trainer(config, corpus)
+
+
+def test_a_folder_that_is_none_is_named(make_config, corpus, tmp_path):
+    with pytest.raises(ConfigError, match=r"cache_folder: .*absent is no folder"):
+        Trainer(make_config(*PAIRS, f"estimator.cache_folder={tmp_path / 'absent'}"), corpus)
+
+
+def test_watching_caches_are_counted_together(make_config, corpus, monkeypatch):
+    both = "gram_error.estimators=[{name: sagram, gramian_batch_size: 64}, {name: sogram, cache: item, gramian_batch_size: 64}]"
+    config = make_config(both)
+    trainer = Trainer(config, corpus)
+    need = sum(cache_bytes(config, section, corpus) for section in config.gram_error.estimators)
+    monkeypatch.setattr(room, "available_memory", lambda: need - 1)
+    with pytest.raises(ConfigError, match="Gramian caches need"):
+        gram_error.Observers(config.gram_error.estimators, trainer, corpus)
+
+
+def test_a_refused_run_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(room, "available_memory", lambda: 100)
+    settings = [part for key in (f"data.path={corpus_path}", *PAIRS) for part in ("--set", key)]
+    config = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
+    code, _, error = gramrun("train", "--config", config, *settings, "--output", tmp_path / "run")
+    assert code == 2
+    assert "Gramian caches need" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
