@@ -1,0 +1,277 @@
+"""Does training arrive where it should? Every estimator against an optimum that is known exactly.
+
+    python -m experiments.known_optimum [--seeds 5] [--learning-rate 0.2]
+
+For linear towers over ids alone, every item has a vector of its own, and the paper's objective
+
+    F(U, V) = (1/n) sum_i (⟨u_i, v_i⟩ − s_i)² + λ (⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩)
+
+(equations 2 and 5, Appendix C) is what `gramrun.baselines.exact_als` minimises without a learning rate, a
+batch or an estimate. F is not convex, but here every start ends at the same value F*, which this experiment
+checks. Proposition 1 says that training with unbiased estimates follows F's gradient on average (the
+surrogate is linear in Ĝ: its noise is noise in the gradient, and no regularisation), and Adagrad's falling
+step size averages the noise away; biases that vanish as the model comes to rest (SOGram's lag, SAG's old
+caches) do no harm at the end. So every estimator must end at F*; a wrong weight, factor or sign anywhere
+between the corpus and the optimizer ends elsewhere.
+
+One mistake is invisible to it: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² + ‖G_v‖²), and over all
+(A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩.
+`tests/test_known_optimum.py` finds it by the gradient at other representatives of the optimum.
+
+What is measured: the excess F / F* − 1, four times an epoch, with the F of `exact_als`, which shares no code
+with training; the first epoch at which it is below 1 %, and where it is at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gramrun import runs
+from gramrun.baseline import exact_als_problem
+from gramrun.baselines import exact_als
+from gramrun.config import BaselineSection, RunConfig
+from gramrun.config_loading import load_config
+from gramrun.data import shards, synthetic
+from gramrun.data.corpus import Corpus, Side
+from gramrun.data.shards import PreparedCorpus
+from gramrun.priors import make_prior
+from gramrun.training import Trainer, embed_all
+
+RESULTS = Path("results") / "known_optimum"
+REACHED = 0.01  # excess that counts as having arrived
+EPOCHS = 80
+MEASURED = 4  # times an epoch
+STARTS = 10  # of ALS, all of which must agree
+AGREEMENT = 1e-5  # of the starts, relative: a thousandth of what is looked for
+
+ESTIMATORS = {
+    "exact Gramian": ("name=exact",),
+    "sampling": ("name=sampling",),
+    "SOGram α=0.1": ("name=sogram", "alpha=0.1"),
+    "SOGram α=0.01": ("name=sogram", "alpha=0.01"),
+    "SOGram α=0.1, debiased": ("name=sogram", "alpha=0.1", "debias=true"),
+    "SOGram α=0.01, debiased": ("name=sogram", "alpha=0.01", "debias=true"),
+    "SOGram α=0.1, debiased, previous batch": (
+        "name=sogram",
+        "alpha=0.1",
+        "debias=true",
+        "batch=previous",
+    ),
+    "control variate α=0.1": ("name=control-variate", "alpha=0.1"),
+    "control variate α=0.1, item cache": ("name=control-variate", "alpha=0.1", "cache=item"),
+    "SAGram β=1, per item": ("name=sagram", "beta=1"),
+    "SAGram β=1/n, per item": ("name=sagram", "beta=1/n"),
+    "SAGram β=1, per pair": ("name=sagram", "beta=1", "cache=pair"),
+    "SAGram β=1/n, per pair": ("name=sagram", "beta=1/n", "cache=pair"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One objective and the sizes of its batches.
+
+    Attributes:
+        title: what the table calls it.
+        overrides: ``--set`` settings.
+    """
+
+    title: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def per_pair(self) -> bool:
+        """Whether Gramians are means over pairs on both sides, which caches per pair need."""
+        return not any("gamma" in override for override in self.overrides)
+
+
+SETTINGS = (
+    Setting("γ = 1 (the paper), B = 64"),
+    Setting("γ = 1 (the paper), B = 8", ("estimator.gramian_batch_size=8",)),
+    Setting("γ = 1, popularity prior (Appendix C), B = 64", ("train.prior.name=popularity",)),
+    Setting("γ = 0, B = 64", ("train.gamma_left=0", "train.gamma_right=0")),
+    Setting(
+        "γ = 0.5 left and 0 right, targets 0.5, 1 and 1.5, B = 64",
+        ("train.gamma_left=0.5", "train.gamma_right=0", "train.target=value"),
+    ),
+)
+EMBEDDING_DIM = 4
+BASE = (
+    f"model.embedding_dim={EMBEDDING_DIM}",
+    "estimator.gramian_batch_size=64",
+    "train.batch_size=64",
+    "train.gravity=1",
+    f"train.epochs={EPOCHS}",
+    "train.checkpoint_every=0",
+    "evaluation.every=0",
+)
+
+
+def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> PreparedCorpus:
+    """A planted corpus whose items have an id and nothing else, in `folder`, which must not exist.
+
+    Left items keep a share of their links that differs from item to item, so that both sides have frequent
+    and rare items; the targets are 0.5, 1 and 1.5.
+    """
+    planted = synthetic.generate(
+        left_items=left_items,
+        right_items=right_items,
+        pairs_per_left_item=20,
+        rank=4,
+        popularity_exponent=0.8,
+        seed=0,
+    )
+    random = np.random.default_rng(0)
+    share = random.uniform(0.2, 1, left_items)
+    kept = random.random(len(planted.pair_left)) < share[planted.pair_left]
+
+    def with_id(side: Side) -> Side:
+        return replace(side, features=side.features[:1])
+
+    corpus = Corpus(
+        name="one-hot",
+        left=with_id(planted.left),
+        right=with_id(planted.right),
+        vocabularies={side.item: planted.vocabularies[side.item] for side in (planted.left, planted.right)},
+        pair_left=planted.pair_left[kept],
+        pair_right=planted.pair_right[kept],
+        target=(random.integers(1, 4, int(kept.sum())) / 2).astype(np.float32),
+    )
+    origin = {"fingerprint": "", "verified": True}
+    shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin=origin)
+    return shards.open_corpus(folder)
+
+
+def make_problem(config: RunConfig, corpus: PreparedCorpus) -> exact_als.Problem:
+    """F as `exact_als` knows it: from the training pairs and ``config.train``."""
+    section = config.train
+    weighted = BaselineSection(
+        name="exact-als",
+        gravity=section.gravity,
+        gamma_left=section.gamma_left,
+        gamma_right=section.gamma_right,
+        target=section.target,
+    )
+    problem = exact_als_problem(weighted, corpus)
+    prior = make_prior(section.prior, corpus, target=section.target, seed=section.seed)
+    if prior is None:
+        return problem
+    return replace(problem, prior=exact_als.Prior(prior.left.double(), prior.right.double()))
+
+
+def optimum(config: RunConfig, corpus: PreparedCorpus) -> float:
+    """F*, at which all starts of ALS must end.
+
+    Raises:
+        ValueError: when they do not: then the least of them need not be the minimum.
+    """
+    ends = [minimiser(config, corpus, seed).objective for seed in range(STARTS)]
+    if max(ends) > (1 + AGREEMENT) * min(ends):
+        raise ValueError(f"the starts of ALS end at different values: {ends}")
+    return min(ends)
+
+
+def minimiser(config: RunConfig, corpus: PreparedCorpus, seed: int) -> exact_als.Sweep:
+    """Where ALS ends from one start."""
+    problem, k = make_problem(config, corpus), config.model.embedding_dim
+    *_, last = exact_als.fit(problem, embedding_dim=k, sweeps=10_000, tolerance=1e-10, seed=seed)
+    return last
+
+
+def excess(trainer: Trainer, corpus: PreparedCorpus, problem: exact_als.Problem, best: float) -> float:
+    """F / F* − 1 under the current parameters."""
+    left, right = embed_all(trainer.model, corpus)
+    return exact_als.objective(problem, left.double(), right.double()) / best - 1
+
+
+def measure(config: RunConfig, corpus: PreparedCorpus, best: float) -> dict[str, float]:
+    """Train once; return the first epoch within `REACHED` of F* (or NaN) and the excess at the end."""
+    problem = make_problem(config, corpus)
+    trainer = Trainer(config, corpus)
+    every = max(1, len(corpus.train) // (MEASURED * config.train.batch_size))
+    epoch = float("nan")
+    for record in trainer.steps():
+        if np.isnan(epoch) and record.step % every == 0:
+            epoch = record.epoch if excess(trainer, corpus, problem, best) < REACHED else epoch
+    return {"epoch": epoch, "excess": excess(trainer, corpus, problem, best)}
+
+
+def make_config(
+    corpus: PreparedCorpus, estimator: Sequence[str], setting: Setting, *others: str
+) -> RunConfig:
+    """The configuration of one run; `estimator` holds settings of that section."""
+    chosen = [f"estimator.{override}" for override in estimator]
+    return load_config(
+        RunConfig, None, [f"data.path={corpus.path}", *BASE, *chosen, *setting.overrides, *others]
+    )
+
+
+def possible(estimator: Sequence[str], setting: Setting) -> bool:
+    """Whether a method exists in a setting: pairs are drawn where γ = 1, and B' is 64."""
+    free = "batch=previous" in estimator and "estimator.gramian_batch_size=8" in setting.overrides
+    return not free and (setting.per_pair or "cache=pair" not in estimator)
+
+
+def main() -> None:
+    """Run the grid; write results/known_optimum/learning-rate-<η>.{csv,md}."""
+    parser = argparse.ArgumentParser(description="Every estimator against the exact minimiser.")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--learning-rate", type=float, default=0.2)
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = one_hot_corpus(Path(folder) / "one-hot", left_items=200, right_items=150)
+        for setting in SETTINGS:
+            best = optimum(make_config(corpus, ESTIMATORS["sampling"], setting), corpus)
+            for name, seed in itertools.product(ESTIMATORS, range(arguments.seeds)):
+                if not possible(ESTIMATORS[name], setting):
+                    continue
+                varying = (f"train.learning_rate={arguments.learning_rate}", f"train.seed={seed}")
+                found = measure(make_config(corpus, ESTIMATORS[name], setting, *varying), corpus, best)
+                rows.append(
+                    {"setting": setting.title, "optimum": best, "estimator": name, "seed": seed, **found}
+                )
+                print(rows[-1], flush=True)
+        sizes = f"{corpus.left.items} × {corpus.right.items} items, {len(corpus.train):,} training pairs"
+    frame = pd.DataFrame(rows)
+    text = table(frame, sizes, arguments.learning_rate)
+    file = RESULTS / f"learning-rate-{arguments.learning_rate:g}"
+    runs.write_text(file.with_name(f"{file.name}.csv"), frame.to_csv(index=False))
+    runs.write_text(file.with_name(f"{file.name}.md"), text)
+    print(text)
+
+
+def table(frame: pd.DataFrame, sizes: str, learning_rate: float) -> str:
+    """A Markdown table for each setting; a run that never arrives counts as infinitely late."""
+    seeds = frame["seed"].nunique()
+    lines = [
+        f"`python -m experiments.known_optimum --seeds {seeds} --learning-rate {learning_rate:g}`: {sizes}, "
+        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, with F* from "
+        "exact ALS.",
+    ]
+    for setting, group in frame.groupby("setting", sort=False):
+        lines += [
+            "",
+            f"### {setting}: F* = {group['optimum'].iloc[0]:.5f}",
+            "",
+            f"| Gramian estimate | epochs to {REACHED:.0%}, median (range) | end excess, median (range) |",
+            "|---|---|---|",
+        ]
+        for name, found in group.groupby("estimator", sort=False):
+            epoch, end = found["epoch"].fillna(np.inf), found["excess"]
+            lines.append(
+                f"| {name} | {epoch.median():.1f} ({epoch.min():.1f}–{epoch.max():.1f}) "
+                f"| {end.median():.2%} ({end.min():.2%} to {end.max():.2%}) |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
