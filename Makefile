@@ -53,6 +53,7 @@ test-all: $(VENV)/.installed-dev smoke lint
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m experiments.step_time
+	$(BIN)/python -m experiments.estimator_cost
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

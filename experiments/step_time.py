@@ -14,7 +14,7 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,8 @@ from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
-STEPS = 40  # steps of one contender in one round
+STEPS = 40  # steps of one contender in one round, or fewer where they take longer than this:
+LONGEST = 2.0  # seconds
 RESULTS = Path("results") / "bench"
 PLAIN = "plain PyTorch"
 
@@ -116,28 +117,44 @@ def measure(steppers: dict[str, Callable[[], object]], rounds: int) -> pd.DataFr
     rows = []
     for number in range(rounds + 1):
         for name in random.permutation(list(steppers)):
-            started = time.perf_counter()
-            for _ in range(STEPS):
+            started, done, seconds = time.perf_counter(), 0, 0.0
+            while done < STEPS and seconds < LONGEST:
                 steppers[name]()
-            rows.append((number, name, 1e3 * (time.perf_counter() - started) / STEPS))
+                done, seconds = done + 1, time.perf_counter() - started
+            rows.append((number, name, 1e3 * seconds / done))
         print(f"round {number} of {rounds}", flush=True)
     frame = pd.DataFrame(rows, columns=["round", "contender", "ms"])
     return frame[frame["round"] > 0].pivot(index="round", columns="contender", values="ms")  # 0 warms up
 
 
-def table(frame: pd.DataFrame, title: str) -> str:
-    """A Markdown table of times and of ratios to the plain step."""
+def table(
+    frame: pd.DataFrame,
+    title: str,
+    reference: str = PLAIN,
+    others: Mapping[str, Mapping[str, str]] | None = None,
+) -> str:
+    """A Markdown table of times and of ratios to a reference.
+
+    Args:
+        frame: what `measure` returns.
+        title: its heading.
+        reference: the contender that ratios are taken to; it comes first.
+        others: further columns, by heading: a cell for each contender.
+    """
+    others = others or {}
     lines = [
         f"### {title}",
         "",
-        f"| step | ms, median (min–max) | ratio to {PLAIN}, median (min–max) |",
-        "|---|---|---|",
+        f"| step | ms, median (min–max) | ratio to {reference}, median (min–max) |"
+        + "".join(f" {heading} |" for heading in others),
+        "|---|---|---|" + "---|" * len(others),
     ]
-    for name in sorted(frame, key=lambda n: (n != PLAIN, n)):
-        ratios = (frame[name] / frame[PLAIN]).tolist()
+    for name in sorted(frame, key=lambda n: (n != reference, n)):
+        ratios = (frame[name] / frame[reference]).tolist()
         lines.append(
             f"| {name} | {frame[name].median():.2f} ({frame[name].min():.2f}–{frame[name].max():.2f}) "
             f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}) |"
+            + "".join(f" {cells[name]} |" for cells in others.values())
         )
     return "\n".join(lines)
 

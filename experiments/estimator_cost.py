@@ -1,0 +1,170 @@
+"""What a Gramian estimate costs: time a step and memory of every estimator beside batch sampling's.
+
+    python -m experiments.estimator_cost [--rounds 11] [--workloads linear hidden pages]
+
+The paper's case for online estimates is that they cost next to nothing: a step stays a step, and SOGram's
+state is k² numbers. Every step here embeds a gradient batch and a Gramian batch of 1,024 pairs at k = 64 and
+differs in what the estimator does with the second one, on three workloads:
+
+    linear   MovieLens 1M, configs/movielens-1m/sampling.yaml: the cheapest step, so an estimator shows
+    hidden   MovieLens 1M, configs/movielens-1m/hidden-sogram.yaml: one hidden layer
+    pages    a made corpus of the size of the paper's `simple` (85K pages, 4.6M links; an id, 10 title n-grams
+             and 4 categories a page, whose numbers the paper does not give) with its towers: shared inputs of
+             50, hidden layers of 256 and 64, Gramians over pairs
+
+Rounds are interleaved as in `experiments.step_time`. State is what both estimators keep between steps. Goals:
+SOGram at most 3 % and per-item SAGram at most 10 % over sampling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from experiments.scheduling import gramrun
+from experiments.step_time import RESULTS, measure, table
+from gramrun import runs
+from gramrun.config import RunConfig
+from gramrun.config_loading import load_config
+from gramrun.data import shards
+from gramrun.data.corpus import Corpus, Feature, Side, one_hot
+from gramrun.data.shards import PreparedCorpus
+from gramrun.provenance import provenance
+from gramrun.training import Trainer
+
+REFERENCE = "sampling"
+ESTIMATORS = {
+    REFERENCE: ("name=sampling",),
+    "SOGram": ("name=sogram", "alpha=0.01"),
+    "SOGram, debiased": ("name=sogram", "alpha=0.01", "debias=true"),
+    "SOGram, debiased, previous batch": ("name=sogram", "alpha=0.01", "debias=true", "batch=previous"),
+    "control variate": ("name=control-variate", "alpha=0.1"),
+    "control variate, item cache": ("name=control-variate", "alpha=0.1", "cache=item"),
+    "SAGram β=1/n, per item": ("name=sagram", "beta=1/n"),
+    "SAGram β=1, per item": ("name=sagram", "beta=1"),
+    "SAGram β=1, per item, bfloat16": ("name=sagram", "beta=1", "cache_dtype=bfloat16"),
+    "SAGram β=1, per item, on disk": ("name=sagram", "beta=1", "cache_folder={folder}"),
+    "SAGram β=1, per pair (γ = 1)": ("name=sagram", "beta=1", "cache=pair"),
+    "exact Gramian": ("name=exact",),
+}
+MOVIELENS = Path("data") / "movielens-1m"
+BATCHES = ("model.embedding_dim=64", "train.batch_size=1024", "estimator.gramian_batch_size=1024")
+PAGES_MODEL = (
+    "model.hidden=[256, 64]",
+    "model.input_dim=50",
+    "train.gravity=10",
+    "train.learning_rate=0.01",
+)
+
+
+def pages_corpus(folder: Path, *, pages: int = 85_000, links: int = 4_600_000) -> PreparedCorpus:
+    """A corpus of the size of Simple Wikipedia in `folder`, which must not exist; links are drawn by chance.
+
+    Both sides are the same pages with the same features, so that the towers share every table.
+
+    Args:
+        folder: where the shards go.
+        pages: how many pages.
+        links: how many links are drawn; repeated ones are dropped.
+    """
+    random = np.random.default_rng(0)
+
+    def bag(name: str, vocabulary: int, values: int) -> Feature:
+        offsets = np.arange(pages + 1, dtype=np.int64) * values
+        return Feature(name, name, offsets, random.integers(vocabulary, size=pages * values, dtype=np.int32))
+
+    sizes = {"page": pages, "ngram": 8300, "category": 6100}
+    features = (
+        one_hot("page", "page", np.arange(pages)),
+        bag("ngram", sizes["ngram"], 10),
+        bag("category", sizes["category"], 4),
+    )
+    popular = (pages * random.random(links) ** 3).astype(np.int64)  # a few pages receive most links
+    pairs = np.unique(random.integers(pages, size=links) * pages + popular)
+    left, right = np.divmod(pairs, pages)
+    corpus = Corpus(
+        name="pages",
+        left=Side("page", pages, features),
+        right=Side("page", pages, features),
+        vocabularies={name: pd.DataFrame({"key": np.arange(n).astype(str)}) for name, n in sizes.items()},
+        pair_left=left.astype(np.int32),
+        pair_right=right.astype(np.int32),
+    )
+    origin = {"fingerprint": "", "verified": True}
+    shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin=origin)
+    return shards.open_corpus(folder)
+
+
+def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], PreparedCorpus]:
+    """A workload's config file, further settings and corpus, which `folder` may hold."""
+    if name == "pages":
+        return None, PAGES_MODEL, pages_corpus(folder / "pages")
+    gramrun(["prepare", "movielens-1m", "--output", str(MOVIELENS)])
+    file = {"linear": "sampling", "hidden": "hidden-sogram"}[name]
+    return Path("configs/movielens-1m") / f"{file}.yaml", (), shards.open_corpus(MOVIELENS)
+
+
+def contenders(
+    file: Path | None, settings: Sequence[str], corpus: PreparedCorpus, folder: Path
+) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
+    """A function that does one step for every estimator, and the bytes of its state.
+
+    Args:
+        file: the workload's YAML file, or None.
+        settings: further ``--set`` settings.
+        corpus: the workload's corpus.
+        folder: where caches on disk lie.
+    """
+    steppers: dict[str, Callable[[], object]] = {}
+    memory = {}
+    for name, estimator in ESTIMATORS.items():
+        pairs = ("train.gamma_left=1", "train.gamma_right=1") if "cache=pair" in estimator else ()
+        chosen = [f"estimator.{override.format(folder=folder)}" for override in estimator]
+        endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000")
+        trainer = Trainer(
+            load_config(RunConfig, file, [*settings, *BATCHES, *chosen, *pairs, *endless]), corpus
+        )
+        steppers[name] = trainer.steps().__next__
+        memory[name] = state_bytes(trainer)
+    return steppers, memory
+
+
+def state_bytes(trainer: Trainer) -> int:
+    """What both estimators keep from step to step."""
+    estimators = (trainer.left_estimator, trainer.right_estimator)
+    buffers = [buffer for estimator in estimators for buffer in estimator.state_dict().values()]
+    return sum(buffer.numel() * buffer.element_size() for buffer in buffers)
+
+
+def main() -> None:
+    """Time the workloads; write results/bench/estimator_cost.{json,md}."""
+    parser = argparse.ArgumentParser(description="Cost of every estimator beside sampling, interleaved.")
+    parser.add_argument("--rounds", type=int, default=11)
+    names = ("linear", "hidden", "pages")
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
+    arguments = parser.parse_args()
+    threads = torch.get_num_threads()
+    parts, numbers = [], {}
+    for name in arguments.workloads:
+        with tempfile.TemporaryDirectory() as folder:
+            steppers, memory = contenders(*workload(name, Path(folder)), Path(folder))
+            frame = measure(steppers, arguments.rounds)
+        megabytes = {contender: f"{size / 1e6:,.2f}" for contender, size in memory.items()}
+        title = f"{name}, B = B' = 1024, k = 64, {threads} threads, {len(frame)} rounds"
+        parts.append(table(frame, title, REFERENCE, {"state, MB": megabytes}))
+        numbers[name] = {"ms": frame.to_dict(orient="list"), "bytes": memory}
+    command = f"`python -m experiments.estimator_cost --workloads {' '.join(arguments.workloads)}`"
+    text = "\n\n".join([f"{command}. Goals: SOGram 1.03, SAGram per item 1.10.", *parts]) + "\n"
+    runs.write_json(RESULTS / "estimator_cost.json", {**provenance(), "threads": threads, **numbers})
+    runs.write_text(RESULTS / "estimator_cost.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
