@@ -171,19 +171,23 @@ class SAGram(GramianEstimator):
             raise ValueError("caches per pair need a batch that was drawn as pairs")
         fresh = _Rows(batch.embeddings.detach(), batch.companions)
         stale = self._cached(members, fresh.embeddings.dtype)
+        change = _Change.between(fresh, stale)
         first, repeats = _occurrences(members)
         whole = None
         if self.beta == "1":
-            whole = _change(fresh, stale, batch.importance)
+            whole = change.sum(batch.importance)
             estimate = self.cache_moments + whole / len(members)
             self.moments.copy_(project_moments(estimate) if self.project else estimate)
         self._store(members[first], fresh.at(first))
         if whole is not None and self.entry_weight and batch.importance is None and self.exact_caches:
             # All members weigh the same: the product at hand, less what it counted more than once.
-            self.cache_moments += (whole - _change(fresh.at(repeats), stale.at(repeats))) * self.entry_weight
+            again = _Change.between(fresh.at(repeats), stale.at(repeats))
+            self.cache_moments += (whole - again.sum()) * self.entry_weight
         else:
-            stored = self._cached(members[first], fresh.embeddings.dtype)  # rounded as the caches are
-            self.cache_moments += _change(stored, stale.at(first), self._weights(members[first]))
+            weights = self._weights(members)
+            weights[repeats] = 0
+            stored = change if self.exact_caches else _Change.between(self._as_cached(fresh), stale)
+            self.cache_moments += stored.sum(weights)
         self.observed += 1
         if self.rebuild_every and int(self.observed) % self.rebuild_every == 0:
             self.rebuild()
@@ -197,8 +201,14 @@ class SAGram(GramianEstimator):
         return self.population.item_weights.to(entries.device)[entries].double()
 
     def _cached(self, entries: Tensor, dtype: torch.dtype) -> _Rows:
-        companions = self.companion_cache[entries] if self.companion_cache.shape[1] else None
-        return _Rows(self.cache[entries].to(dtype), companions)
+        cached = _Rows(self.cache, self.companion_cache if self.companion_cache.shape[1] else None).at(
+            entries
+        )
+        return _Rows(cached.embeddings.to(dtype), cached.companions)
+
+    def _as_cached(self, rows: _Rows) -> _Rows:
+        """The rows as the caches round them."""
+        return _Rows(rows.embeddings.to(self.cache.dtype).to(rows.embeddings.dtype), rows.companions)
 
     def _store(self, entries: Tensor, rows: _Rows) -> None:
         self.cache[entries] = rows.embeddings.to(self.cache.dtype)
@@ -214,7 +224,8 @@ class _Rows:
     companions: Tensor | None
 
     def at(self, rows: Tensor) -> _Rows:
-        return _Rows(self.embeddings[rows], None if self.companions is None else self.companions[rows])
+        companions = None if self.companions is None else self.companions.index_select(0, rows)
+        return _Rows(self.embeddings.index_select(0, rows), companions)
 
 
 def _occurrences(members: Tensor) -> tuple[Tensor, Tensor]:
@@ -225,15 +236,30 @@ def _occurrences(members: Tensor) -> tuple[Tensor, Tensor]:
     return first, (position != first[inverse]).nonzero().squeeze(1)
 
 
-def _change(fresh: _Rows, stale: _Rows, weights: Tensor | None = None) -> Tensor:
-    """sum_j p_j (u ⊗ [u, c] − û ⊗ [û, ĉ]), float64, from products of differences and sums (see above)."""
-    difference, total = fresh.embeddings - stale.embeddings, fresh.embeddings + stale.embeddings
-    weighted = difference if weights is None else difference * weights.to(difference.dtype)[:, None]
-    product = weighted.T @ total
-    gramian = (product + product.T).double() / 2
-    if fresh.companions is None or stale.companions is None:
-        return gramian
-    cross = weighted.T @ (fresh.companions + stale.companions)
-    moved = fresh.companions - stale.companions
-    cross += total.T @ (moved if weights is None else moved * weights.to(moved.dtype)[:, None])
-    return torch.cat([gramian, cross.double() / 2], 1)
+@dataclass(frozen=True)
+class _Change:
+    """Differences and sums of fresh and stale rows, whose products are the change of rank-one terms."""
+
+    difference: _Rows
+    total: _Rows
+
+    @classmethod
+    def between(cls, fresh: _Rows, stale: _Rows) -> _Change:
+        u, old, c, old_c = fresh.embeddings, stale.embeddings, fresh.companions, stale.companions
+        if c is None or old_c is None:
+            return cls(_Rows(u - old, None), _Rows(u + old, None))
+        return cls(_Rows(u - old, c - old_c), _Rows(u + old, c + old_c))
+
+    def sum(self, weights: Tensor | None = None) -> Tensor:
+        """sum_j p_j (u ⊗ [u, c] − û ⊗ [û, ĉ]), float64; p_j = 1 without weights."""
+
+        def weighted(rows: Tensor) -> Tensor:
+            return rows if weights is None else rows * weights.to(rows.dtype)[:, None]
+
+        difference, total = weighted(self.difference.embeddings), self.total.embeddings
+        product = difference.T @ total
+        gramian = (product + product.T).double() / 2
+        if self.difference.companions is None or self.total.companions is None:
+            return gramian
+        cross = difference.T @ self.total.companions + total.T @ weighted(self.difference.companions)
+        return torch.cat([gramian, cross.double() / 2], 1)
