@@ -74,18 +74,23 @@ def measurements(every: dict[tuple[str, int], Task]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def paired(frame: pd.DataFrame, variant: str, baseline: str) -> tuple[float, float]:
-    """The mean difference of the last MAP@10 to the baseline's over seeds, and half its 95 % t-interval."""
-    last = frame.loc[frame.groupby(["variant", "seed"])["step"].idxmax()]
-    wide = last.pivot(index="seed", columns="variant", values="map@10")
-    difference = wide[variant] - wide[baseline]
+def paired(by_seed: pd.DataFrame, column: str, baseline: str) -> str:
+    """The mean difference of two columns over seeds, ± half its 95 % t-interval.
+
+    Args:
+        by_seed: a row for each seed, a column for each variant.
+        column: the variant.
+        baseline: what it is compared with.
+    """
+    difference = by_seed[column] - by_seed[baseline]
     half = stats.t.ppf(0.975, len(difference) - 1) * difference.std() / np.sqrt(len(difference))
-    return float(difference.mean()), float(half)
+    return f"{difference.mean():+.4f} ± {half:.4f}"
 
 
 def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: str) -> str:
     """The Markdown of a comparison: MAP@10 at each evaluation, and the paired difference at the last."""
     baseline, steps = comparison["baseline"], sorted(frame["step"].unique())
+    by_seed = frame[frame["step"] == steps[-1]].pivot(index="seed", columns="variant", values="map@10")
     epochs = [frame.loc[frame["step"] == step, "epoch"].iloc[0] for step in steps]
     lines = [
         f"# {comparison['title']}",
@@ -95,7 +100,7 @@ def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: s
         f"MAP@10, {len(comparison['seeds'])} seeds, ± standard deviation; the difference to *{baseline}* at "
         "the end is paired by seed, with a 95 % t-interval.",
         "",
-        f"| variant | {' | '.join(f'after {epoch:.3g} epochs' for epoch in epochs)} | minus {baseline} "
+        f"| variant | {' | '.join(f'after {epoch:.2g} epochs' for epoch in epochs)} | minus {baseline} "
         "| training MAP@10 | training time |",
         "|---|" + "---|" * (len(steps) + 3),
     ]
@@ -103,9 +108,7 @@ def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: s
         rows = frame[frame["variant"] == variant]
         by_step = rows.groupby("step")["map@10"].agg(["mean", "std"])
         cells = [f"{by_step['mean'][step]:.4f} ± {by_step['std'][step]:.4f}" for step in steps]
-        difference = ""
-        if variant != baseline:
-            difference = "{:+.4f} ± {:.4f}".format(*paired(frame, variant, baseline))
+        difference = "" if variant == baseline else paired(by_seed, variant, baseline)
         last = rows[rows["step"] == steps[-1]]
         train = f"{last['train_map@10'].mean():.4f}" if "train_map@10" in last else ""
         lines.append(

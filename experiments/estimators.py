@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from scipy import stats
 
-from experiments.comparison import settings, slug
+from experiments.comparison import paired, settings, slug
 from experiments.scheduling import Task, gramrun, run_all
 from gramrun import runs
 
@@ -87,18 +86,11 @@ def choose(frame: pd.DataFrame) -> dict[str, int]:
     return dict(zip(best["method"], best["index"], strict=True))
 
 
-def paired(frame: pd.DataFrame, method: str, baseline: str) -> tuple[float, float]:
-    """The mean difference of `method` to `baseline` over seeds, and half its 95 % t-interval."""
-    table = frame.pivot(index="seed", columns="method", values="validation")
-    difference = table[method] - table[baseline]
-    half = stats.t.ppf(0.975, len(difference) - 1) * difference.std() / np.sqrt(len(difference))
-    return float(difference.mean()), float(half)
-
-
 def table(search: pd.DataFrame, final: pd.DataFrame, dataset: str) -> str:
     """The Markdown of both steps."""
     methods = list(dict.fromkeys(final["method"]))
     seeds = final["seed"].nunique()
+    by_seed = final.pivot(index="seed", columns="method", values="validation")
     lines = [
         f"# {dataset}: each estimator at its best",
         "",
@@ -117,8 +109,7 @@ def table(search: pd.DataFrame, final: pd.DataFrame, dataset: str) -> str:
         rows, best = final[final["method"] == method], chosen.loc[method]
         alpha = "" if pd.isna(best["estimator.alpha"]) else f"{best['estimator.alpha']:g}"
         differences = [
-            "" if method == other else "{:+.4f} ± {:.4f}".format(*paired(final, method, other))
-            for other in ("sampling", "exact")
+            "" if method == other else paired(by_seed, method, other) for other in ("sampling", "exact")
         ]
         lines.append(
             f"| {method} | {best['train.gravity']:g} | {best['train.learning_rate']:g} | {alpha} "
