@@ -9,9 +9,10 @@ config="$root/configs/synthetic/sogram.yaml"
 
 gramrun prepare synthetic --output data/synthetic
 gramrun prepare synthetic --output data/synthetic | grep -q "nothing to do"
-for estimator in sampling sogram sagram exact; do
+for estimator in sampling sogram sagram control-variate exact; do
   gramrun train --config "$config" --set "estimator.name=$estimator" --output "runs/$estimator"
 done
+gramrun train --config "$config" --set train.objective=taylor-softmax --set train.gamma_left=1 --set train.gravity=1 --output runs/taylor
 for run in runs/*; do gramrun evaluate "$run"; done
 gramrun evaluate runs/sogram --split train --json | python -c 'import json, sys; assert json.load(sys.stdin)["map@10"] > 0'
 gramrun baseline --config "$root/configs/synthetic/exact-als.yaml" --output baseline
