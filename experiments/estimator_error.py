@@ -26,12 +26,22 @@ from gramrun.config import EstimatorSection
 
 SEARCH = Path(__file__).with_suffix(".yaml")
 TAIL = 0.2  # the last part of the trajectory, over which errors are averaged
+GRADIENT_BATCH = 1024  # train.batch_size of the trajectory
 SMALL = 0.05  # the error whose first step is reported
+
+
+def of_size(sections: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    """The estimators that can have batches of this size: the gradient batch is reused at its own size only."""
+    return [
+        {**section, "gramian_batch_size": size}
+        for section in sections
+        if section.get("batch") != "previous" or size == GRADIENT_BATCH
+    ]
 
 
 def task(dataset: str, watched: dict[str, Any], size: int, seed: int, results: Path) -> Task:
     """The trajectory of one seed, watched by every estimator at one batch size."""
-    sections = [{**section, "gramian_batch_size": size} for section in watched["paper"] + watched["ours"]]
+    sections = of_size(watched["paper"] + watched["ours"], size)
     overrides = (
         f"data.path={Path('data') / dataset}",
         f"train.seed={seed}",
@@ -77,7 +87,7 @@ def table(frame: pd.DataFrame, watched: dict[str, Any], size: int) -> str:
     means = late.groupby(["label", "side", "seed"])["error"].mean().groupby(["label", "side"])
     mean, spread = means.mean(), means.std()
     curves = frame.groupby(["label", "side", "step"])["error"].mean()
-    paper, ours = labels(watched["paper"]), labels(watched["ours"])
+    paper, ours = (labels(of_size(watched[kind], size)) for kind in ("paper", "ours"))
     lines = [
         f"## B = {size}",
         "",
@@ -120,7 +130,7 @@ def main() -> None:
         f"# {dataset}: Gramian errors of every estimator",
         f"`python -m experiments.estimator_error --dataset {dataset}`; ‖Ĝ − G‖_F / ‖G‖_F along "
         f"`configs/{dataset}/gram-error.yaml`, {len(watched['seeds'])} seeds, ± standard deviation. All "
-        "estimators of one batch size see the same draws; 20 lines, one trajectory a seed.",
+        "estimators of one batch size see the same draws.",
     ]
     for size in watched["batch_sizes"]:
         frame = labelled([task.output for (b, _), task in every.items() if b == size])
