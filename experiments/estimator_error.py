@@ -31,7 +31,7 @@ SMALL = 0.05  # the error whose first step is reported
 
 
 def of_size(sections: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """The estimators that can have batches of this size: the gradient batch is reused at its own size only."""
+    """The estimators that can have batches of this size: a reused gradient batch has its own only."""
     return [
         {**section, "gramian_batch_size": size}
         for section in sections

@@ -40,7 +40,14 @@ class TrainingSide:
         return GramianBatch(items, self.embed(items), pairs=pairs)
 
     def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
-        """A batch of training pairs whose embeddings are known already, as a Gramian batch."""
+        """A batch of training pairs whose embeddings are known already, as a Gramian batch.
+
+        The gradient batch of the step before, |B| pairs of a shuffled epoch under θ(t−1), costs no forward
+        pass. It is unbiased for G(t−1), so its bias for G(t) is one step's drift, −(G(t) − G(t−1)). No pair
+        is in it twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below a drawn
+        batch's; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. Its dependence on the next
+        gradient batch is in `gramrun.gramian.estimator`.
+        """
         items = self.population.pair_items[pairs].long()
         importance = self.population.importance
         weights = None if importance is None else importance[items]

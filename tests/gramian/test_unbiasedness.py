@@ -168,3 +168,24 @@ def test_saga_variance_is_that_of_the_changes(size, gamma):
     )
     got = corpus.mean_square_error(states, definition(THETA, gamma))
     assert got == pytest.approx(spread / size, rel=1e-5)
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_variance_of_a_reused_batch(gamma, size):
+    """E‖Ĝ − G‖² = (σ_r²/|B|) (n − |B|)/(n − 1) over shuffled batches, σ_r² that of one pair's r u⊗u."""
+    theta, importance = embeddings(8), corpus.population(gamma).importance
+    importance = None if importance is None else importance.double()
+    exact = definition(theta, gamma)
+    terms = [
+        torch.outer(theta[x], theta[x]) * (1 if importance is None else importance[x])
+        for x in corpus.PAIR_ITEMS
+    ]
+    variance = sum(float((term - exact).square().sum()) for term in terms) / corpus.PAIRS
+    states = corpus.advance(
+        [(1.0, corpus.make("sampling", gamma))],
+        corpus.pair_draws(size, replacement=False),
+        corpus.observing(theta, importance=importance),
+    )
+    expected = variance / size * (corpus.PAIRS - size) / (corpus.PAIRS - 1)
+    assert corpus.mean_square_error(states, exact) == pytest.approx(expected, rel=1e-5)
