@@ -13,6 +13,7 @@ import torch
 
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.files import new_file
+from gramrun.room import check_room
 from gramrun.runs import CHECKPOINTS_KEPT, Run, identity
 from gramrun.training import Trainer
 
@@ -41,6 +42,18 @@ def save(run: Run, trainer: Trainer, **extra: Any) -> Path:
         torch.save(state, temporary)
     run.drop_checkpoints(CHECKPOINTS_KEPT)
     return path
+
+
+def check_disk(path: Path, trainer: Trainer) -> None:
+    """Check, before the first step, that the checkpoints of a run at `path` will fit on its disk.
+
+    Raises:
+        ConfigError: when they will not, with the figures.
+    """
+    parts = (trainer.model, trainer.left_estimator, trainer.right_estimator)
+    state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
+    need = (CHECKPOINTS_KEPT + 1) * state  # one more while it is being written, the optimizer's not counted
+    check_room(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
 
 def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
@@ -113,7 +126,7 @@ def load(path: Path) -> dict[str, Any]:
             damaged = archive.testzip()
         if damaged is not None:
             raise torn
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except _DAMAGE as error:
         raise torn from error
     if not isinstance(state, dict) or "schema_version" not in state:

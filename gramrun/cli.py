@@ -226,12 +226,13 @@ def gram_error(
     resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
     room.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
+    room.check_fits(resolved, corpus)
     run, trainer = _open("gram-error", path, resolved, corpus, resume=resume, force=force)
     if resume and run.field("status") == "finished":
         room.check_finished(run)
         typer.echo(f"{run.path}: finished already; nothing to do")
         return
-    observers = room.Observers(resolved.gram_error.estimators, trainer, corpus)
+    observers = room.Observers(resolved.gram_error.estimators, trainer)
     saved = _restore(run, trainer, resume=resume)
     if saved:
         observers.load_state_dict(saved["observers"])
@@ -302,7 +303,7 @@ def _open(
     kind: Kind, path: Path, config: RunConfig, corpus: PreparedCorpus, *, resume: bool, force: bool
 ) -> tuple[Run, Trainer]:
     """The run directory, new or reopened, and a trainer at step 0 of it."""
-    from gramrun import runs
+    from gramrun import checkpoints, runs
     from gramrun.training import Trainer
 
     if resume:
@@ -310,6 +311,7 @@ def _open(
         return run, Trainer(config, corpus)
     runs.check_free(path, force=force)
     trainer = Trainer(config, corpus)  # before the directory: what does not fit the corpus writes nothing
+    checkpoints.check_disk(path, trainer)
     return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
 
 

@@ -30,6 +30,7 @@ from gramrun.fitting import progress_bar, stop_if
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
+from gramrun.objectives import companion_dim
 from gramrun.runs import Run
 from gramrun.sides import TrainingSide
 from gramrun.training import Trainer
@@ -45,16 +46,9 @@ class Observers:
     Args:
         sections: one estimator each.
         trainer: whose parameters they watch; caches are started under its current ones.
-        corpus: what it trains on.
-
-    Raises:
-        ConfigError: when their caches do not fit into memory or on the disk.
     """
 
-    def __init__(
-        self, sections: tuple[EstimatorSection, ...], trainer: Trainer, corpus: PreparedCorpus
-    ) -> None:
-        check_caches(trainer.config, sections, corpus)
+    def __init__(self, sections: tuple[EstimatorSection, ...], trainer: Trainer) -> None:
         self.sections = sections
         self.trainer = trainer
         self.sides = (trainer.left, trainer.right)
@@ -128,6 +122,16 @@ def check_config(config: RunConfig) -> None:
         raise ConfigError(
             f"gram_error watches Gramians; train.objective is {config.train.objective}, set gravity"
         )
+
+
+def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
+    """Check that the caches of the driver and of all that watch it fit, before anything is written.
+
+    Raises:
+        ConfigError: when they do not fit into memory or on the disk.
+    """
+    sections = [config.estimator, *config.gram_error.estimators]
+    check_caches(config, sections, corpus, companion_dim(config, corpus))
 
 
 def check_finished(run: Run) -> None:

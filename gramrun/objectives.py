@@ -1,9 +1,8 @@
-"""What a step minimises: an observed-pair loss and a term over all pairs, known through estimated Gramians.
+"""What a step minimises: an observed-pair loss and a term over all pairs, known by estimated Gramians.
 
-    gravity          (1/n) sum_i ℓ(⟨u_i, v_i⟩, s_i) + λ g                  (paper, equation 6; Appendix C's
-    prior) taylor-softmax   (1/n) sum_i [−log h(⟨u_i, v_i⟩) + λ log Z(u_i)]
-    (`gramrun.gramian.taylor_softmax`) batch-softmax    the logQ-corrected softmax over the batch's own
-    right items, what others use; no Gramian
+    gravity          (1/n) sum_i ℓ(⟨u_i, v_i⟩, s_i) + λ g              (paper, equation 6; Appendix C's prior)
+    taylor-softmax   (1/n) sum_i [−log h(⟨u_i, v_i⟩) + λ log Z(u_i)]   (`gramrun.gramian.taylor_softmax`)
+    batch-softmax    the logQ-corrected softmax over the batch's own right items, what others use
 
 An objective says what the two estimators are to observe of a batch (`statistics`), and makes the scalar whose
 gradient is the step (`terms`).
@@ -11,6 +10,7 @@ gradient is the step (`terms`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from gramrun.baselines.batch_softmax import batch_softmax_loss
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
+from gramrun.errors import ConfigError
 from gramrun.gramian import taylor_softmax
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.estimator import GramianEstimator
@@ -160,18 +161,34 @@ class BatchSoftmax(Objective):
 
     Args:
         right_log_probability: float32, shape (right items,). log(f_y / n), by which a batch holds y.
+        temperature: scores are ⟨u, v⟩ / temperature.
     """
 
-    def __init__(self, right_log_probability: Tensor) -> None:
+    def __init__(self, right_log_probability: Tensor, temperature: float) -> None:
         self.right_log_probability = right_log_probability
+        self.temperature = temperature
 
     def terms(
         self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
     ) -> tuple[Tensor, Tensor]:
         """The whole softmax loss, and 0."""
         items = batch.right_items
-        loss = batch_softmax_loss(batch.left, batch.right, items, self.right_log_probability[items])
+        log_probability = self.right_log_probability[items]
+        loss = batch_softmax_loss(batch.left, batch.right, items, log_probability, self.temperature)
         return loss, torch.zeros(())
+
+
+def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
+    """r, how many companions an item has under the objective of `config`; makes its prior to know.
+
+    Raises:
+        InputError: when the prior's file does not fit the corpus.
+        ConfigError: when its rank is beyond use.
+    """
+    if config.train.objective == "taylor-softmax":
+        return TaylorSoftmax.companion_dim
+    prior = make_prior(config.train.prior, corpus, target=config.train.target, seed=config.train.seed)
+    return 0 if prior is None else prior.rank
 
 
 def make_objective(
@@ -181,13 +198,14 @@ def make_objective(
 
     Raises:
         InputError: when the prior's file does not fit the corpus.
+        ConfigError: when its rank or its size is beyond use.
     """
     match config.train.objective:
         case "taylor-softmax":
             return TaylorSoftmax()
         case "batch-softmax":
             frequency = torch.from_numpy(corpus.right_frequency).double()
-            return BatchSoftmax((frequency / frequency.sum()).log().float())
+            return BatchSoftmax((frequency / frequency.sum()).log().float(), config.train.temperature)
     prior = make_prior(config.train.prior, corpus, target=config.train.target, seed=config.train.seed)
     if prior is None:
         return Gravity(None)
@@ -195,4 +213,7 @@ def make_objective(
         weighted_moments([GramianBatch(torch.arange(len(rows)), rows)], population.item_weights)
         for rows, population in ((prior.left, left), (prior.right, right))
     )
-    return Gravity(prior, float((q * r).sum()))
+    prior_gravity = float((q * r).sum())
+    if not math.isfinite(prior_gravity):
+        raise ConfigError("train.prior is so large that its own gravity is not finite; scale it down")
+    return Gravity(prior, prior_gravity)

@@ -9,11 +9,13 @@ from pathlib import Path
 import psutil
 import torch
 
-from gramrun.caches import cache_bytes
+from gramrun.caches import cache_bytes, check_caches
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
+from gramrun.objectives import companion_dim
 from gramrun.provenance import provenance
 from gramrun.room import available_disk, available_memory, size_text
+from gramrun.runs import CHECKPOINTS_KEPT
 from gramrun.training import Trainer, check_fits, make_model
 
 _TIMED_STEPS = 50
@@ -41,7 +43,8 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     """Sizes, steps and memory of a run, a line each, without training it.
 
     Raises:
-        ConfigError: when the configuration does not fit the corpus.
+        ConfigError: when the configuration does not fit the corpus, or its caches nowhere.
+        InputError: when the prior does not fit the corpus.
     """
     check_fits(config, corpus)
     sizes = corpus.manifest["corpus"]
@@ -54,9 +57,15 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     yield f"steps: {steps:,} of batch {config.train.batch_size:,} ({epochs:.2f} epochs)"
     parameters = sum(p.numel() for p in make_model(config, corpus).parameters())
     yield f"parameters: {parameters:,}"
-    watched = sum(cache_bytes(config, estimator, corpus) for estimator in config.gram_error.estimators)
+    companions = companion_dim(config, corpus)
+    sections = [config.estimator, *config.gram_error.estimators]
+    check_caches(config, sections, corpus, companions)
+    caches, mapped, watched, watched_mapped = (
+        sum(cache_bytes(config, s, corpus, companions) for s in group if bool(s.cache_folder) == is_mapped)
+        for group in (sections[:1], sections[1:])
+        for is_mapped in (False, True)
+    )
     copies = 1 + _OPTIMIZER_COPIES[config.train.optimizer]
-    caches = cache_bytes(config, config.estimator, corpus)
     shards = sum(file["bytes"] for file in corpus.manifest["files"].values())
     total = 4 * parameters * copies + caches + shards
     yield (
@@ -64,9 +73,14 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         f"Gramian caches {size_text(caches)}, mapped shards {size_text(shards)}; "
         "about 400 MB for python and torch on top"
     )
-    yield f"disk: {size_text(2 * (4 * parameters * copies + caches))} for two checkpoints"
-    if watched:
-        yield f"gram-error: {size_text(watched)} more of memory, and twice that of disk until it is finished"
+    whole = 4 * parameters * copies + caches + mapped
+    yield f"disk: {size_text((CHECKPOINTS_KEPT + 1) * whole)} for checkpoints, {size_text(mapped)} for caches"
+    if watched or watched_mapped:
+        checkpoints = (CHECKPOINTS_KEPT + 1) * (watched + watched_mapped)
+        yield (
+            f"gram-error: {size_text(watched)} more of memory; of disk {size_text(watched_mapped)} more for "
+            f"caches and {size_text(checkpoints)} for checkpoints until it is finished"
+        )
 
 
 def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:

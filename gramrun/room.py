@@ -44,7 +44,7 @@ def check_room(
         need_bytes: how much it takes.
         kind: of what.
         what: who needs it, in the plural, such as ``Gramian caches``.
-        remedy: what to do where it does not fit, such as ``set train.weighting: uniform``.
+        remedy: what to do where it does not fit, such as ``set estimator.cache: item``.
         path: for disk: the file or folder to be written.
 
     Raises:

@@ -175,7 +175,7 @@ def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
     if run.field("kind") != kind:
         raise InputError(f"{path}: was made by `gramrun {run.field('kind')}`; resume it with that command")
     old, new = (flatten(_without_length(c).model_dump(mode="json")) for c in (run.config, config))
-    differing = [key for key in new if new[key] != old.get(key)]
+    differing = [key for key in {**new, **old} if new.get(key) != old.get(key)]
     if differing:
         raise ConfigError(
             f"{path}: was started with another {differing[0]}; --resume may change only train.epochs or "

@@ -87,6 +87,7 @@ class Trainer:
         self.right = self._side("right", corpus.right, corpus.train.right, self.model.right_embeddings)
         self.target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
         self.objective = make_objective(config, corpus, self.left.population, self.right.population)
+        check_caches(config, [config.estimator], corpus, self.objective.companion_dim)
         # The right one first: what the left one observes may depend on it.
         self.right_estimator = self.make_estimator(config.estimator, self.right)
         self.left_estimator = self.make_estimator(config.estimator, self.left)
@@ -231,8 +232,8 @@ class Trainer:
         objective = loss + self.config.train.gravity * surrogate
         if not math.isfinite(objective.item()):
             raise RunError(
-                f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, "
-                f"gravity {surrogate.item() / 2:g}); lower train.learning_rate or train.gravity"
+                f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, its "
+                f"surrogate over all pairs {surrogate.item():g}); lower train.learning_rate or train.gravity"
             )
         self.previous = batch.left.detach(), batch.right.detach()
         self.optimizer.zero_grad(set_to_none=True)
@@ -316,8 +317,7 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
     """Check what only the corpus can tell.
 
     Raises:
-        ConfigError: when a batch is larger than the training split, targets are asked for and absent, or
-            caches do not fit into memory or on the disk.
+        ConfigError: when a batch is larger than the training split, or targets are asked for and absent.
     """
     pairs = len(corpus.train)
     for key, size in (
@@ -333,7 +333,6 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
                 f"{key} is {size}, but {corpus.path} has only {pairs} training pairs; "
                 f"set it to {pairs} or less"
             )
-    check_caches(config, [config.estimator], corpus)
     if config.train.target == "value" and corpus.train.target is None:
         raise ConfigError(
             f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"

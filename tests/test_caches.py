@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gramrun import gram_error, room
+from gramrun import checkpoints, gram_error, room
 from gramrun.caches import cache_bytes
 from gramrun.errors import ConfigError
+from gramrun.objectives import companion_dim
 from gramrun.training import Trainer
 
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
@@ -20,6 +21,9 @@ def test_what_caches_occupy_is_what_they_hold(make_config, corpus):
         ("estimator.name=control-variate", "estimator.cache=item"),
         ("estimator.name=sogram", "estimator.cache=item"),
         ("estimator.name=sogram",),
+        (*PAIRS, "train.prior.name=svd", "train.prior.rank=7"),
+        ("estimator.name=sagram", "estimator.cache_dtype=bfloat16", "train.prior.name=popularity"),
+        ("estimator.name=sagram", "train.objective=taylor-softmax", "train.gamma_left=1"),
     ):
         config = make_config(*overrides)
         trainer = Trainer(config, corpus)
@@ -29,13 +33,14 @@ def test_what_caches_occupy_is_what_they_hold(make_config, corpus):
             for name, buffer in estimator.named_buffers()
             if name.endswith("cache")
         )
-        assert cache_bytes(config, config.estimator, corpus) == held
+        assert cache_bytes(config, config.estimator, corpus, trainer.objective.companion_dim) == held
+        assert companion_dim(config, corpus) == trainer.objective.companion_dim
         assert bool(held) == (config.estimator.cache_entry is not None)
 
 
 def test_caches_beyond_memory_are_refused(make_config, corpus, monkeypatch):
     config = make_config(*PAIRS)
-    need = cache_bytes(config, config.estimator, corpus)
+    need = cache_bytes(config, config.estimator, corpus, 0)
     monkeypatch.setattr(room, "available_memory", lambda: need - 1)
     with pytest.raises(
         ConfigError,
@@ -63,11 +68,10 @@ def test_a_folder_that_is_none_is_named(make_config, corpus, tmp_path):
 def test_watching_caches_are_counted_together(make_config, corpus, monkeypatch):
     both = "gram_error.estimators=[{name: sagram, gramian_batch_size: 64}, {name: sogram, cache: item, gramian_batch_size: 64}]"
     config = make_config(both)
-    trainer = Trainer(config, corpus)
-    need = sum(cache_bytes(config, section, corpus) for section in config.gram_error.estimators)
+    need = sum(cache_bytes(config, section, corpus, 0) for section in config.gram_error.estimators)
     monkeypatch.setattr(room, "available_memory", lambda: need - 1)
     with pytest.raises(ConfigError, match="Gramian caches need"):
-        gram_error.Observers(config.gram_error.estimators, trainer, corpus)
+        gram_error.check_fits(config, corpus)
 
 
 def test_a_refused_run_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch):
@@ -79,3 +83,42 @@ def test_a_refused_run_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatc
     assert "Gramian caches need" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_watch_leaves_nothing(gramrun, corpus_path, tmp_path):
+    config = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
+    watching = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
+    settings = ("--set", f"data.path={corpus_path}", "--set", watching, "--output", tmp_path / "run")
+    code, _, error = gramrun("gram-error", "--config", config, *settings)
+    assert code == 2
+    assert error == "gramrun: cache_folder: /absent is no folder; make it or name another\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("train.prior={name: svd, rank: 500}", "train.prior.rank is 500"),
+        ("train.prior={name: file, path: absent.npz}", "absent.npz"),
+        ("gram_error.estimators=[{name: sagram, cache_folder: /absent}]", "/absent is no folder"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_would(gramrun, corpus_path, setting, message):
+    config = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
+    settings = ("--set", f"data.path={corpus_path}", "--set", setting)
+    code, _, error = gramrun("train", "--config", config, *settings, "--dry-run")
+    assert code == 2
+    assert message in error
+
+
+def test_checkpoints_that_will_not_fit_are_refused_before_the_first_step(
+    make_config, corpus, monkeypatch, tmp_path
+):
+    trainer = Trainer(make_config("estimator.name=sagram"), corpus)
+    monkeypatch.setattr(room, "available_disk", lambda path: 10_000)
+    with pytest.raises(ConfigError, match=r"checkpoints need [\d.]+ KB of disk, 10.0 KB are available for"):
+        checkpoints.check_disk(tmp_path / "run", trainer)
+
+
+def test_an_unused_folder_is_no_matter(make_config, corpus):
+    Trainer(make_config("estimator.name=sampling", "estimator.cache_folder=/absent"), corpus)

@@ -93,17 +93,17 @@ def test_from_which_step_on_an_error_is_small(errors, expected):
 
 def test_below_the_paper_means_at_every_step_and_on_both_sides():
     rows = [
-        (label, side, step, error)
+        (label, side, 0, step, error)
         for label, errors in {
             "p": (0.5, 0.4),
             "q": (0.3, 0.6),
-            "best": (0.3, 0.2),
+            "best": (0.25, 0.2),
             "late": (0.4, 0.1),
         }.items()
         for side in ("left", "right")
         for step, error in zip((50, 100), errors, strict=True)
     ]
-    frame = pd.DataFrame(rows, columns=["label", "side", "step", "error"])
+    frame = pd.DataFrame(rows, columns=["label", "side", "seed", "step", "error"])
     assert estimator_error.always_below(frame, ["p", "q"], ["best", "late"]) == ["best"]
 
 

@@ -17,7 +17,7 @@ from gramrun.training import Trainer
 def watch(path, config, corpus):
     run = runs.create(path, "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer)
     return run, trainer, observers, gram_error.watch(run, trainer, observers)
 
 
@@ -91,7 +91,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
     _, _, _, straight = watch(tmp_path / "straight", config, corpus)
     run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer)
     monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, stop))
     with pytest.raises(Interrupted, match=f"interrupted at step {stop} of 40"):
         gram_error.watch(run, trainer, observers)
@@ -100,7 +100,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
         with (run.path / name).open("a") as file:
             file.write("39,0,0,torn in the middle,of a lost row\n99,torn")
     trainer = Trainer(config, corpus)
-    observers = gram_error.Observers(config.gram_error.estimators, trainer, corpus)
+    observers = gram_error.Observers(config.gram_error.estimators, trainer)
     observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
     assert trainer.step == stop
     resumed = gram_error.watch(run, trainer, observers)
@@ -130,7 +130,7 @@ def test_nothing_to_watch_is_refused(make_config):
 
 def test_the_sides_and_the_driver_draw_from_streams_of_their_own(make_config, corpus):
     trainer = Trainer(make_config("train.gamma_left=1", "train.gamma_right=1"), corpus)
-    observers = gram_error.Observers(trainer.config.gram_error.estimators, trainer, corpus)
+    observers = gram_error.Observers(trainer.config.gram_error.estimators, trainer)
     seen = {}
     for side, estimators in zip(("left", "right"), observers.estimators, strict=True):
         estimators[1].observe = lambda batch, side=side: seen.update({side: batch.items})

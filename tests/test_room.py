@@ -84,12 +84,12 @@ def test_this_machine_has_room():
 
 
 def test_memory_is_refused_with_the_figures_in_one_line(machine):
-    arguments = {"what": "Gramian caches", "remedy": "set train.weighting: uniform"}
+    arguments = {"what": "Gramian caches", "remedy": "set estimator.cache: item"}
     room.check_room(100 * GB, "memory", **arguments)
     with pytest.raises(ConfigError) as caught:
         room.check_room(502 * GB, "memory", **arguments)
     assert str(caught.value) == (
-        "Gramian caches need 502.0 GB of memory, 100.0 GB are available; set train.weighting: uniform"
+        "Gramian caches need 502.0 GB of memory, 100.0 GB are available; set estimator.cache: item"
     )
 
 

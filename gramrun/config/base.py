@@ -15,28 +15,6 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _beta(value: object) -> object:
-    return "1" if value == 1 else value  # YAML reads an unquoted 1 as a number
-
-
-def _alpha_schedule(value: object) -> object:
-    """Check a schedule by hand: pydantic's words for a union speak of its branches."""
-    if value in ("constant", "decaying"):
-        return value
-    if not isinstance(value, dict):
-        raise ValueError("give constant, decaying, or a table of steps and rates such as {1: 1, 100: 0.1}")
-    try:
-        table = {int(step): float(rate) for step, rate in value.items()}
-    except (TypeError, ValueError):
-        raise ValueError("a table has whole numbers of steps and rates, such as {1: 1, 100: 0.1}") from None
-    if min(table, default=0) != 1:
-        raise ValueError("a table must begin at step 1, such as {1: 1, 100: 0.1}")
-    for step, rate in table.items():
-        if not 0 < rate <= 1:
-            raise ValueError(f"alpha must lie in (0, 1], but at step {step} it is {rate:g}")
-    return table
-
-
 class Interval(Section):
     """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for never before the end."""
 

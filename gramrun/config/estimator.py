@@ -24,7 +24,10 @@ def _alpha_schedule(value: object) -> object:
         table = {int(step): float(rate) for step, rate in value.items()}
     except (TypeError, ValueError):
         table = {}
-    if not table or any(str(step) != str(given) for step, given in zip(table, value, strict=False)):
+    whole = len(table) == len(value) and all(
+        str(s) == str(given) for s, given in zip(table, value, strict=True)
+    )
+    if not table or not whole or any(isinstance(rate, bool) for rate in value.values()):
         raise ValueError("a table has whole numbers of steps and rates, such as {1: 1, 100: 0.1}")
     if min(table) != 1:
         raise ValueError("a table must begin at step 1, such as {1: 1, 100: 0.1}")
@@ -66,8 +69,11 @@ class EstimatorSection(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> EstimatorSection:
-        if self.debias and self.start == "exact":
-            raise ValueError("debias and start: exact both mend the zero start; choose one")
+        mended = (self.debias, self.start == "exact", self.alpha_schedule == "decaying")
+        if self.name == "sogram" and sum(mended) > 1:
+            raise ValueError(
+                "debias, start: exact and alpha_schedule: decaying all mend the zero start; choose one"
+            )
         if self.batch == "previous" and self.name == "control-variate":
             # The gradient step moved that batch's own rows most: their drift is not the corpus's.
             raise ValueError("control-variate needs a batch independent of the last step; set batch: drawn")
@@ -100,12 +106,19 @@ class EstimatorSection(Section):
         if self.name == "sogram" and (self.debias or self.start == "exact"):
             parts.append("debiased" if self.debias else "exact start")
         if self.name in ("sogram", "control-variate") and self.alpha_schedule != "constant":
-            parts.append("decaying" if self.alpha_schedule == "decaying" else "scheduled")
+            parts.append("decaying" if self.alpha_schedule == "decaying" else f"α {self._table()}")
         if self.cache_entry and self.cache_dtype != "float32":
             parts.append(self.cache_dtype)
         if self.batch == "previous":
             parts.append("free batch")
+        if not self.project and (self.cache_entry or self.name == "control-variate"):
+            parts.append("unprojected")
         return ", ".join(parts)
+
+    def _table(self) -> str:
+        """A table of α in few letters, such as ``1→1 100→0.1``."""
+        assert isinstance(self.alpha_schedule, dict)
+        return " ".join(f"{step}→{rate:g}" for step, rate in sorted(self.alpha_schedule.items()))
 
     @property
     def label(self) -> str:

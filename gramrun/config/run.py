@@ -64,6 +64,7 @@ class TrainSection(Section):
     gamma_right: float = Field(1.0, ge=0, le=1, description="the same for right items")
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
     prior: PriorSection = PriorSection()
+    temperature: float = Field(1.0, gt=0, description="batch-softmax: scores are ⟨u, v⟩ / temperature")
     optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
@@ -115,7 +116,9 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
         estimator, train = self.estimator, self.train
-        if (train.objective == "batch-softmax") != (estimator.name == "none" and train.gravity > 0):
+        if train.objective == "batch-softmax" and estimator.name != "none":
+            raise ValueError("train.objective: batch-softmax has no Gramians; set estimator.name: none")
+        if estimator.name == "none" and train.objective != "batch-softmax" and train.gravity > 0:
             raise ValueError(
                 "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0"
             )
@@ -125,6 +128,10 @@ class RunConfig(Section):
             raise ValueError(f"train.objective: {train.objective} has no prior; drop train.prior")
         if train.objective == "taylor-softmax" and train.gamma_left != 1:
             raise ValueError("train.objective: taylor-softmax is a mean over pairs; set train.gamma_left: 1")
+        watching = [(section.label, section.gramian_batch_size) for section in self.gram_error.estimators]
+        for label, size in watching:
+            if watching.count((label, size)) > 1:
+                raise ValueError(f"gram_error.estimators holds {label} twice at gramian_batch_size {size}")
         for section in (estimator, *self.gram_error.estimators):
             if section.cache_entry == "pair" and (train.gamma_left, train.gamma_right) != (1, 1):
                 raise ValueError("cache: pair needs train.gamma_left and gamma_right of 1; set cache: item")

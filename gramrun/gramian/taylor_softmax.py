@@ -22,7 +22,9 @@ has the gradient of the penalty as its mean over i where the statistics are exac
 
 Bias. Unlike gravity, log and 1/Z are not linear in the statistics, so unbiased ones give a biased gradient:
 E log Ẑ = log Z − Var Ẑ/(2Z²) + ..., and E[∇Ẑ/Ẑ] = ∇Z/Z − Cov(∇Ẑ, Ẑ)/Z² + ∇Z Var Ẑ/Z³ + .... Both are of the
-order of the estimate's variance: 1/|B| for sampling, and smaller by as much as an estimator's error is.
+order of the estimate's variance: 1/|B| for sampling, and smaller by as much as an estimator's error is. A
+mean of h over any weights is ≥ ½; SAGA and the control variate are no such means and may give less, where Ẑ
+is held at ½ and does not pull at u_i until the estimate has recovered.
 """
 
 from __future__ import annotations
