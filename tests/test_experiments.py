@@ -1,12 +1,22 @@
-"""The main job itself, at toy size: two methods, two seeds, a planted corpus; then again, with nothing to do."""
+"""The main job itself, at toy size: two methods, two seeds, a planted corpus; and parts of other experiments."""
 
 import os
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
-from experiments import movielens, report, reproduce, scheduling
+from experiments import (
+    estimator_cost,
+    known_optimum,
+    movielens,
+    report,
+    reproduce,
+    scheduling,
+    step_time,
+)
 from gramrun.errors import RunError
 
 METHODS = (
@@ -86,3 +96,60 @@ def test_a_failing_run_fails_the_job_with_its_own_message(toy):
     )
     with pytest.raises(RunError, match="train.batch_size is 99999"):
         scheduling.run_all([task])
+
+
+def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
+    """Each makes a step, and keeps as many bytes as its formula says: k = 4, 50 pages, both sides."""
+    sizes = ("model.embedding_dim=4", "train.batch_size=16", "estimator.gramian_batch_size=16")
+    monkeypatch.setattr(estimator_cost, "BATCHES", sizes)
+    monkeypatch.setattr(step_time, "STEPS", 2)
+    corpus = estimator_cost.pages_corpus(tmp_path / "pages", pages=50, links=600)
+    assert corpus.left.features[0].vocabulary == corpus.right.features[0].vocabulary  # one table for both
+    model = ("model.hidden=[8, 4]", "model.input_dim=3")
+    steppers, memory = estimator_cost.contenders(None, model, corpus, tmp_path)
+    frame = step_time.measure(steppers, rounds=1)
+    assert set(frame) == set(estimator_cost.ESTIMATORS)
+    assert memory["sampling"] == memory["exact Gramian"] == 2 * 4 * 4 * 4
+    # Caches grow with the items or pairs, in their dtype; what is left does not depend on either.
+    fixed = memory["SAGram β=1, per item"] - 2 * 50 * 4 * 4
+    assert memory["SAGram β=1, per item, bfloat16"] == fixed + 2 * 50 * 4 * 2
+    assert memory["SAGram β=1, per pair (γ = 1)"] == fixed + 2 * len(corpus.train) * 4 * 4
+    text = step_time.table(
+        frame, "toy", "sampling", {"state": {name: f"{memory[name]} B" for name in memory}}
+    )
+    first, second = text.splitlines()[4:6]
+    assert first.startswith("| sampling |")
+    assert first.endswith("| 1.00 (1.00–1.00) | 128 B |")
+    assert second.count("|") == first.count("|")
+
+
+def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):
+    done = {"fast": 0, "slow": 0}
+    clock = {"now": 0.0}
+
+    def step(name, seconds):
+        done[name] += 1
+        clock["now"] += seconds
+
+    monkeypatch.setattr(step_time.time, "perf_counter", lambda: clock["now"])
+    steppers = {"fast": lambda: step("fast", 0.001), "slow": lambda: step("slow", 0.75)}
+    frame = step_time.measure(steppers, rounds=2)
+    assert done == {"fast": 3 * step_time.STEPS, "slow": 3 * 3}  # 2 seconds are over in the third step
+    assert frame["fast"].tolist() == pytest.approx([1, 1])
+    assert frame["slow"].tolist() == pytest.approx([750, 750])
+
+
+def test_the_table_of_the_known_optimum_counts_runs_that_never_arrive():
+    rows = [("s", 0.5, "sampling", seed, epoch, 0.01 * seed) for seed, epoch in enumerate((3.0, np.nan, 5.0))]
+    frame = pd.DataFrame(rows, columns=["setting", "optimum", "estimator", "seed", "epoch", "excess"])
+    assert "| sampling | 5.0 (3.0–inf) | 1.00% (0.00% to 2.00%) |" in known_optimum.table(frame, "sizes", 0.2)
+
+
+def test_methods_that_a_setting_of_the_known_optimum_cannot_have():
+    paper, small_batch, _, uniform, _ = known_optimum.SETTINGS
+    pair = known_optimum.ESTIMATORS["SAGram β=1, per pair"]
+    free = known_optimum.ESTIMATORS["SOGram α=0.1, debiased, previous batch"]
+    assert known_optimum.possible(pair, paper)
+    assert not known_optimum.possible(pair, uniform)
+    assert known_optimum.possible(free, uniform)
+    assert not known_optimum.possible(free, small_batch)
