@@ -98,7 +98,7 @@ SETTINGS = (
     Setting("γ = 1, popularity prior (Appendix C), B = 64", ("train.prior.name=popularity",)),
     Setting("γ = 0, B = 64", ("train.gamma_left=0", "train.gamma_right=0")),
     Setting(
-        "γ = 0.5 left and 0 right, targets 0.5, 1 and 1.5, B = 64",
+        "γ = 0.5 left and 0 right, targets from 0.5 to 1.5, B = 64",
         ("train.gamma_left=0.5", "train.gamma_right=0", "train.target=value"),
     ),
 )
@@ -118,7 +118,7 @@ def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> Prepar
     """A planted corpus whose items have an id and nothing else, in `folder`, which must not exist.
 
     Left items keep a share of their links that differs from item to item, so that both sides have frequent
-    and rare items; the targets are 0.5, 1 and 1.5.
+    and rare items. The target of a pair is its right item's level, between 0.5 and 1.5.
     """
     planted = synthetic.generate(
         left_items=left_items,
@@ -131,6 +131,7 @@ def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> Prepar
     random = np.random.default_rng(0)
     share = random.uniform(0.2, 1, left_items)
     kept = random.random(len(planted.pair_left)) < share[planted.pair_left]
+    level = random.uniform(0.5, 1.5, right_items).astype(np.float32)
 
     def with_id(side: Side) -> Side:
         return replace(side, features=side.features[:1])
@@ -142,7 +143,7 @@ def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> Prepar
         vocabularies={side.item: planted.vocabularies[side.item] for side in (planted.left, planted.right)},
         pair_left=planted.pair_left[kept],
         pair_right=planted.pair_right[kept],
-        target=(random.integers(1, 4, int(kept.sum())) / 2).astype(np.float32),
+        target=level[planted.pair_right[kept]],
     )
     origin = {"fingerprint": "", "verified": True}
     shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin=origin)
