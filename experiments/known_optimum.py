@@ -1,6 +1,6 @@
 """Does training arrive where it should? Every estimator against an optimum that is known exactly.
 
-    python -m experiments.known_optimum [--seeds 5] [--learning-rate 0.2]
+    python -m experiments.known_optimum [--seeds 5] [--learning-rate 0.3]
 
 For linear towers over ids alone, every item has a vector of its own, and the paper's objective
 
@@ -17,6 +17,10 @@ between the corpus and the optimizer ends elsewhere.
 One mistake is invisible to it: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² + ‖G_v‖²), and over all
 (A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩.
 `tests/test_known_optimum.py` finds it by the gradient at other representatives of the optimum.
+
+F has a saddle 1.03 % above F* from which ALS needs 100 sweeps. From small initial vectors (table_scale 0.1)
+at η = 0.2 Adagrad, whose steps only shrink, waits there for hundreds of epochs, under the exact Gramian as
+under others; vectors of 0.3 and η = 0.3 pass it by. Adam's constant step keeps it 0.7 % above F*.
 
 What is measured: the excess F / F* − 1, four times an epoch, with the F of `exact_als`, which shares no code
 with training; the first epoch at which it is below 1 %, and where it is at the end.
@@ -105,6 +109,7 @@ SETTINGS = (
 EMBEDDING_DIM = 4
 BASE = (
     f"model.embedding_dim={EMBEDDING_DIM}",
+    "model.table_scale=0.3",  # with 0.1, one seed in three waits at the saddle
     "estimator.gramian_batch_size=64",
     "train.batch_size=64",
     "train.gravity=1",
@@ -224,7 +229,7 @@ def main() -> None:
     """Run the grid; write results/known_optimum/learning-rate-<η>.{csv,md}."""
     parser = argparse.ArgumentParser(description="Every estimator against the exact minimiser.")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--learning-rate", type=float, default=0.2)
+    parser.add_argument("--learning-rate", type=float, default=0.3)
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
