@@ -18,11 +18,12 @@ One mistake is invisible to it: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 
 (A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩.
 `tests/test_known_optimum.py` finds it by the gradient at other representatives of the optimum.
 
-What delays a run. F has a saddle 1.03 % above F*, which ALS needs 100 sweeps to leave. From small initial
-vectors (table_scale 0.1) at η = 0.2, Adagrad, whose steps only shrink, waits there for hundreds of epochs,
-under the exact Gramian as under others; vectors of 0.3 and η = 0.3 pass it by. Adam's constant step ends
-0.7 % above F*. SAG with caches per pair and B = 8 refreshes an entry every n/B = 290 steps and so lags like
-SOGram with α = B/n: both chase the model, with errors of 50 % in Ĝ, for 120 epochs before they come to rest.
+What delays a run. F has saddles 1 to 2 % above F*, which ALS needs up to 100 sweeps to leave. Adagrad, whose
+steps only shrink, may wait there for hundreds of epochs, under the exact Gramian as under others: at k = 4
+with initial vectors of 0.1 and η = 0.2, one seed in three. Here, k = 3, vectors of 0.3 and η = 0.3 pass
+them by. Adam's constant step ends 0.7 % above F*. SAG with caches per pair and B = 8 refreshes an entry every
+n/B = 290 steps and so lags like SOGram with α = B/n: both chase the model for a hundred epochs, with errors
+of 50 % in Ĝ, before they come to rest (k = 4).
 
 What is measured: the excess F / F* − 1, four times an epoch, with the F of `exact_als`, which shares no code
 with training; the first epoch at which it is below 1 %, and where it is at the end.
@@ -53,10 +54,10 @@ from gramrun.training import Trainer, embed_all
 
 RESULTS = Path("results") / "known_optimum"
 REACHED = 0.01  # excess that counts as having arrived
-EPOCHS = 120
+EPOCHS = 80
 MEASURED = 4  # times an epoch
 STARTS = 10  # of ALS, all of which must agree
-AGREEMENT = 1e-5  # of the starts, relative: a thousandth of what is looked for
+AGREEMENT = 1e-3  # of the starts, relative: a tenth of what is looked for
 
 ESTIMATORS = {
     "exact Gramian": ("name=exact",),
@@ -108,10 +109,10 @@ SETTINGS = (
         ("train.gamma_left=0.5", "train.gamma_right=0", "train.target=value"),
     ),
 )
-EMBEDDING_DIM = 4
+EMBEDDING_DIM = 3
 BASE = (
     f"model.embedding_dim={EMBEDDING_DIM}",
-    "model.table_scale=0.3",  # with 0.1, one seed in three waits at the saddle
+    "model.table_scale=0.3",  # with 0.1, more seeds wait at a saddle
     "estimator.gramian_batch_size=64",
     "train.batch_size=64",
     "train.gravity=1",
