@@ -41,11 +41,11 @@ PAPER = "Appendix E of the paper: hidden towers, rating targets, gravity over pa
 
 METHODS = (
     Method("sampling", RECOMMENDED, "sampling"),
-    Method("sogram", RECOMMENDED, "SOGram α=0.1"),
-    Method("sogram", RECOMMENDED, "SOGram α=0.01", ("estimator.alpha=0.01",)),
+    Method("sogram", RECOMMENDED, "SOGram debiased, α=0.1"),
+    Method("sogram", RECOMMENDED, "SOGram debiased, α=0.01", ("estimator.alpha=0.01",)),
     Method("sagram", RECOMMENDED, "SAGram β=1"),
     Method("exact", RECOMMENDED, "exact Gramian (oracle)"),
-    Method("hidden-sogram", RECOMMENDED, "hidden towers, SOGram α=0.1"),
+    Method("hidden-sogram", RECOMMENDED, "hidden towers, SOGram debiased, α=0.1"),
     Method("paper-sampling", PAPER, "sampling"),
     Method("paper-sogram", PAPER, "SOGram α=0.1"),
     Method("paper-sogram", PAPER, "SOGram α=0.01", ("estimator.alpha=0.01",)),
