@@ -26,10 +26,10 @@ it to 0. One mistake is invisible to F altogether: Ĝ_u and Ĝ_v exchanged. That
 
 What delays a run. F has saddles 1 to 2 % above F*, which ALS needs up to 100 sweeps to leave. Adagrad, whose
 steps only shrink, may wait there for hundreds of epochs, under the exact Gramian as under others: at k = 4
-with initial vectors of 0.1 and η = 0.2, one seed in three. Here, k = 3, vectors of 0.3 and η = 0.3 pass
-them by. Adam's constant step ends 0.7 % above F*. SAG with caches per pair and B = 8 refreshes an entry every
-n/B = 290 steps and so lags like SOGram with α = B/n: both chase the model for a hundred epochs, with errors
-of 50 % in Ĝ, before they come to rest (k = 4).
+with initial vectors of 0.1 and η = 0.2, one seed in three; with k = 3, vectors of 0.3 and η = 0.3, fewer:
+medians over seeds are to be compared, not ends of ranges. Adam's constant step ends 0.7 % above F*. SAG with
+caches per pair and B = 8 refreshes an entry every n/B = 290 steps and so lags like SOGram with α = B/n: both
+chase the model for a hundred epochs, with errors of 50 % in Ĝ, before they come to rest (seen at k = 4).
 
 What is measured: the excess F / F* − 1, four times an epoch, with the F of `exact_als`, which shares no code
 with training; the first epoch at which it is below 1 %, and where it is at the end.
