@@ -146,7 +146,7 @@ def test_the_table_of_the_known_optimum_counts_runs_that_never_arrive():
 
 
 def test_methods_that_a_setting_of_the_known_optimum_cannot_have():
-    paper, small_batch, _, uniform, _ = known_optimum.SETTINGS
+    paper, small_batch, _, uniform, *_ = known_optimum.SETTINGS
     pair = known_optimum.ESTIMATORS["SAGram β=1, per pair"]
     free = known_optimum.ESTIMATORS["SOGram α=0.1, debiased, previous batch"]
     assert known_optimum.possible(pair, paper)

@@ -13,7 +13,9 @@ Bias. B_t is drawn independently of θ(t−1), θ(t) and the past, so E[Ĝ(t)] �
 G(t−1)): with Ĝ(1) unbiased the bias is 0 at every step, for every α, however fast the Gramian moves.
 That is the mean over all draws. Given the past it is (1 − α_t) e(t−1), and in training θ(t) depends on
 the past: unlike sampling and SAGA, it is not unbiased *given* θ(t), as Proposition 1 would have it, but
-wrong in one direction for about 1/α steps.
+wrong in one direction for about 1/α steps. A model that trains on it follows that error: where gravity is
+strong, α = 0.01 trains worse than plain sampling, although its error against any given trajectory is a
+fraction of sampling's (`experiments/known_optimum.py`, λ = 10). α = 0.1 does not.
 
 Variance. The error e(t) = Ĝ(t) − G(t) obeys e(t) = (1 − α)[e(t−1) + D_t] + α E_t, with D_t the sampling
 error of the drift and E_t that of F_t, both of mean 0 given the past. With E‖D_t‖² = d²/|B| and E‖E_t‖² =
