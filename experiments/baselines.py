@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.comparison import origin
 from experiments.scheduling import gramrun
 from gramrun import runs
 
@@ -108,8 +109,9 @@ def main() -> None:
     results = Path("results/baselines") / dataset
     gramrun(["prepare", dataset, "--output", str(Path("data") / dataset)])
     frame = pd.DataFrame(measured(dataset, results))
-    runs.write_text(results / "RESULTS.md", table(frame, dataset))
-    print(table(frame, dataset))
+    report = f"{table(frame, dataset)}\n{origin(results / 'runs' / '0-seed0')}\n"
+    runs.write_text(results / "RESULTS.md", report)
+    print(report)
 
 
 if __name__ == "__main__":

@@ -118,6 +118,16 @@ def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: s
     return "\n".join([*lines, "", *comparison.get("notes", "").splitlines()]).rstrip() + "\n"
 
 
+def origin(run: Path) -> str:
+    """How the numbers of a table came about, from the manifest of one of its runs."""
+    manifest = runs.read_json(run / runs.MANIFEST)
+    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    return (
+        f"Code: commit `{manifest['git_commit']}`; data: content hash `{manifest['data_hash'][:16]}`; "
+        f"python {manifest['python']}, {versions}; {manifest['processor']}, one thread a run."
+    )
+
+
 def main() -> None:
     """Run one comparison and write its table."""
     names = sorted(path.stem for path in COMPARISONS.glob("*.yaml"))
@@ -133,6 +143,7 @@ def main() -> None:
     frame = measurements(every)
     runs.write_text(results / "runs.csv", frame.to_csv(index=False))
     report = table(comparison, frame, arguments.name, arguments.dataset)
+    report += f"\n{origin(next(iter(every.values())).output)}\n"
     runs.write_text(results / "RESULTS.md", report)
     print(report)
 

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from experiments.comparison import scalar
+from experiments.comparison import origin, scalar
 from experiments.scheduling import Task, gramrun, run_all
 from gramrun import figures, plotting, runs
 from gramrun.config import EstimatorSection
@@ -140,6 +140,7 @@ def main() -> None:
         figure = plotting.gram_error_figure(drawn)
         plotting.save(figure, results / f"gram-error-B{size}.png")
         parts.append(f"![Gramian error at B = {size}](gram-error-B{size}.png)")
+    parts.append(origin(next(iter(every.values())).output))
     runs.write_text(results / "RESULTS.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
 

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from experiments.comparison import paired, settings, slug
+from experiments.comparison import origin, paired, settings, slug
 from experiments.scheduling import Task, gramrun, run_all
 from gramrun import runs
 
@@ -168,7 +168,7 @@ def main() -> None:
         {"method": method, "seed": seed, **measured(t.output)} for (method, seed), t in finals.items()
     )
     runs.write_text(results / "final.csv", final.to_csv(index=False))
-    report = table(found, final, dataset)
+    report = f"{table(found, final, dataset)}\n{origin(next(iter(finals.values())).output)}\n"
     runs.write_text(results / "RESULTS.md", report)
     print(report)
 

@@ -56,6 +56,7 @@ from gramrun.data import shards, synthetic
 from gramrun.data.corpus import Corpus, Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.priors import make_prior
+from gramrun.provenance import provenance
 from gramrun.training import Trainer, embed_all
 
 RESULTS = Path("results") / "known_optimum"
@@ -264,6 +265,9 @@ def main() -> None:
     text = table(frame, sizes, arguments.learning_rate)
     file = RESULTS / f"learning-rate-{arguments.learning_rate:g}"
     runs.write_text(file.with_name(f"{file.name}.csv"), frame.to_csv(index=False))
+    facts = provenance()
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    text += f"\nCode: commit `{facts['git_commit']}`; python {facts['python']}, {versions}; {facts['processor']}.\n"
     runs.write_text(file.with_name(f"{file.name}.md"), text)
     print(text)
 
@@ -273,8 +277,8 @@ def table(frame: pd.DataFrame, sizes: str, learning_rate: float) -> str:
     seeds = frame["seed"].nunique()
     lines = [
         f"`python -m experiments.known_optimum --seeds {seeds} --learning-rate {learning_rate:g}`: {sizes}, "
-        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, with F* from "
-        "exact ALS.",
+        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1 unless said, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, with "
+        "F* from exact ALS.",
     ]
     for setting, group in frame.groupby("setting", sort=False):
         lines += [

@@ -131,7 +131,7 @@ def test_a_comparison_from_its_file_to_its_table(tmp_path, monkeypatch, capsys):
     frame = pd.read_csv(tmp_path / "results/comparisons/toy/synthetic/runs.csv")
     last = frame[frame["epoch"] > 1.5].groupby("variant")["map@10"].mean()
     assert f"| {last['SOGram α=0.1']:.4f} ± " in report
-    assert report.endswith("A last word.\n")
+    assert "\nA last word.\n\nCode: commit `" in report
     capsys.readouterr()
     comparison.main()
     assert "4 of 4 runs are done already" in capsys.readouterr().out
