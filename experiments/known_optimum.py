@@ -267,7 +267,8 @@ def main() -> None:
     runs.write_text(file.with_name(f"{file.name}.csv"), frame.to_csv(index=False))
     facts = provenance()
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    text += f"\nCode: commit `{facts['git_commit']}`; python {facts['python']}, {versions}; {facts['processor']}.\n"
+    text += f"\nCode: commit `{facts['git_commit']}`; python {facts['python']}, {versions}; "
+    text += f"{facts['processor']}.\n"
     runs.write_text(file.with_name(f"{file.name}.md"), text)
     print(text)
 
