@@ -43,13 +43,13 @@ METHODS = (
     Method("sampling", RECOMMENDED, "sampling"),
     Method("sogram", RECOMMENDED, "SOGram debiased, α=0.1"),
     Method("sogram", RECOMMENDED, "SOGram debiased, α=0.01", ("estimator.alpha=0.01",)),
-    Method("sagram", RECOMMENDED, "SAGram β=1"),
+    Method("sagram", RECOMMENDED, "SAGram β=1, per item"),
     Method("exact", RECOMMENDED, "exact Gramian (oracle)"),
     Method("hidden-sogram", RECOMMENDED, "hidden towers, SOGram debiased, α=0.1"),
     Method("paper-sampling", PAPER, "sampling"),
     Method("paper-sogram", PAPER, "SOGram α=0.1"),
     Method("paper-sogram", PAPER, "SOGram α=0.01", ("estimator.alpha=0.01",)),
-    Method("paper-sagram", PAPER, "SAGram β=1"),
+    Method("paper-sagram", PAPER, "SAGram β=1, per pair"),
 )
 
 

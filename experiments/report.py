@@ -30,6 +30,9 @@ def write_report(dataset: str, results: Path) -> Path:
         _gram_error(results),
         "![Gramian error](gram-error.png)",
         "![Trade-off over α](trade-off.png)",
+        "Measured errors beside Proposition 5 (configs/README.md says how to read it; between two measured "
+        "steps the largest drift may have been larger, and the dotted bound with it):",
+        "![Proposition 5](theory.png)",
     ]
     runs.write_json(results / "runs.json", _manifests(results))
     path = results / "RESULTS.md"
@@ -183,6 +186,7 @@ def draw_figures(results: Path) -> None:
         ("map", directories(paper), "map-paper"),
         ("gram-error", trajectories, "gram-error"),
         ("trade-off", trajectories, "trade-off"),
+        ("theory", trajectories, "theory"),
     ):
         for suffix in ("png", "svg"):
             figures.draw(kind, paths, results / f"{name}.{suffix}")

@@ -61,9 +61,9 @@ def test_the_main_job_at_toy_size(toy, capsys):
     assert "| popularity | 0." in text
     assert "| SAGram β=1/n, per item | 0." in text
     assert sorted(p.name for p in toy.glob("*.png")) == [
-        "gram-error.png", "map-paper.png", "map-recommended.png", "trade-off.png"
+        "gram-error.png", "map-paper.png", "map-recommended.png", "theory.png", "trade-off.png"
     ]  # fmt: skip
-    assert len(list(toy.glob("*.svg"))) == 4
+    assert len(list(toy.glob("*.svg"))) == 5
     before = times(toy)
     capsys.readouterr()
     assert reproduce.reproduce("synthetic", toy).read_text() == text
