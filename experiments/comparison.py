@@ -89,7 +89,10 @@ def paired(by_seed: pd.DataFrame, column: str, baseline: str) -> str:
 
 def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: str) -> str:
     """The Markdown of a comparison: MAP@10 at each evaluation, and the paired difference at the last."""
-    baseline, steps = comparison["baseline"], sorted(frame["step"].unique())
+    baseline = comparison["baseline"]
+    # The last step of each epoch: the end of a run may lie one step after its last whole interval.
+    by_epoch = frame.assign(shown=frame["epoch"].map("{:.2g}".format)).groupby("shown")["step"].max()
+    steps = sorted(by_epoch)
     by_seed = frame[frame["step"] == steps[-1]].pivot(index="seed", columns="variant", values="map@10")
     epochs = [frame.loc[frame["step"] == step, "epoch"].iloc[0] for step in steps]
     lines = [
