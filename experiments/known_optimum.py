@@ -278,8 +278,8 @@ def table(frame: pd.DataFrame, sizes: str, learning_rate: float) -> str:
     seeds = frame["seed"].nunique()
     lines = [
         f"`python -m experiments.known_optimum --seeds {seeds} --learning-rate {learning_rate:g}`: {sizes}, "
-        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1 unless said, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, with "
-        "F* from exact ALS.",
+        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1 unless said, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, "
+        "with F* from exact ALS.",
     ]
     for setting, group in frame.groupby("setting", sort=False):
         lines += [
