@@ -26,12 +26,13 @@ stays in the cone (Proposition 2): Ĝ is a Gramian of vectors. Its bias is the c
 Without replacement. A batch of a shuffled epoch never holds one of the s pairs that this epoch has
 refreshed, so it meets the stalest caches only and SAGA takes them for all. With caches per pair and G
 standing, E Ĝ = G + (s/n)(G − Ŝ(epoch's start)): at the epoch's end nearly the whole gap is counted
-twice. That is `batch: previous`.
+twice. Hence `batch: previous` is refused where SAGA has caches.
 
 Rounding. A change is computed from differences, u⊗u − û⊗û = ½[(u−û)⊗(u+û) + (u+û)⊗(u−û)], which has no
 cancellation even in float32, and summed in float64. Ŝ then drifts from its caches' Gramian like a random
 walk of float32 roundings; every `rebuild_every` steps it is summed anew from the caches, at the cost of
-reading them once and k² multiplications an entry, without a forward pass. bfloat16 caches round û to 8 bits:
+reading them once and k² multiplications an entry, without a forward pass: 0.12 s for 85,000 entries of
+k = 64, 2.3 s for 530,000 of k = 128 (one thread), once an epoch by default. bfloat16 caches round û to 8 bits:
 SAGA stays unbiased, since Ŝ is the Gramian of the rounded caches, at a little more variance.
 """
 
