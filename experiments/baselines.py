@@ -53,6 +53,12 @@ ROWS = (
         "exact-als.yaml",
         ("baseline.gamma_left=1", "baseline.gamma_right=1", "baseline.gravity=1"),
     ),
+    Baseline("exact ALS, γ left = 0, right = 1, λ = 30", "exact-als.yaml", ("baseline.gamma_right=1",)),
+    Baseline(
+        "exact ALS, γ = 1, λ = 30",
+        "exact-als.yaml",
+        ("baseline.gamma_left=1", "baseline.gamma_right=1"),
+    ),
 )
 
 

@@ -18,18 +18,16 @@ Rest is not for granted. An average over 1/α steps is wrong in one direction fo
 strong and the model follows it, the two chase one another: the last setting (λ = 10) shows what that costs
 SOGram and the control variate, whose errors against a trajectory driven by others are small.
 
-F is a minimum, so small mistakes cost only to second order in it: λ off by a fifth ends 1 % above F*, γ = 0.9
-for 1 a tenth of that. The gradient at the optimum is of first order, and `tests/test_known_optimum.py` holds
-it to 0. One mistake is invisible to F altogether: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² +
-‖G_v‖²), and over all (A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of
-½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩. The test finds it by the gradient at other representatives of the optimum.
+F is a minimum, so small mistakes cost only to second order in it and may stay below 1 %. The gradient at the
+optimum is of first order in them, and a test (`tests/test_known_optimum.py`) holds it to 0. One mistake is
+invisible to F altogether: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² + ‖G_v‖²), and over all
+(A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩.
+The test finds it by the gradient at other representatives of the optimum.
 
-What delays a run. F has saddles 1 to 2 % above F*, which ALS needs up to 100 sweeps to leave. Adagrad, whose
-steps only shrink, may wait there for hundreds of epochs, under the exact Gramian as under others: at k = 4
-with initial vectors of 0.1 and η = 0.2, one seed in three; with k = 3, vectors of 0.3 and η = 0.3, fewer:
-medians over seeds are to be compared, not ends of ranges. Adam's constant step ends 0.7 % above F*. SAG with
-caches per pair and B = 8 refreshes an entry every n/B = 290 steps and so lags like SOGram with α = B/n: both
-chase the model for a hundred epochs, with errors of 50 % in Ĝ, before they come to rest (seen at k = 4).
+What delays a run. F has saddles a little above F*, which ALS needs many sweeps to leave. Adagrad, whose steps
+only shrink, may wait there for long, under the exact Gramian as under others; a small k, initial vectors of
+0.3 and η = 0.3 make that rare: medians over seeds are to be compared, not ends of ranges. SAG with caches per
+pair and B = 8 refreshes an entry every n/B = 290 steps and so lags like SOGram with α = B/n.
 
 What is measured: the excess F / F* − 1, four times an epoch, with the F of `exact_als`, which shares no code
 with training; the first epoch at which it is below 1 %, and where it is at the end.

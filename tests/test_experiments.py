@@ -106,9 +106,12 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     corpus = estimator_cost.pages_corpus(tmp_path / "pages", pages=50, links=600)
     assert corpus.left.features[0].vocabulary == corpus.right.features[0].vocabulary  # one table for both
     model = ("model.hidden=[8, 4]", "model.input_dim=3")
-    steppers, memory = estimator_cost.contenders(None, model, corpus, tmp_path)
+    steppers, memory, rebuilds = estimator_cost.contenders(None, model, corpus, tmp_path)
     frame = step_time.measure(steppers, rounds=1)
     assert set(frame) == set(estimator_cost.ESTIMATORS)
+    assert {name for name, taken in rebuilds.items() if taken} == {
+        n for n in memory if n.startswith("SAGram")
+    }
     assert memory["sampling"] == memory["exact Gramian"] == 2 * 4 * 4 * 4
     # Caches grow with the items or pairs, in their dtype; what is left does not depend on either.
     fixed = memory["SAGram β=1, per item"] - 2 * 50 * 4 * 4

@@ -31,9 +31,9 @@ twice. Hence `batch: previous` is refused where SAGA has caches.
 Rounding. A change is computed from differences, u⊗u − û⊗û = ½[(u−û)⊗(u+û) + (u+û)⊗(u−û)], which has no
 cancellation even in float32, and summed in float64. Ŝ then drifts from its caches' Gramian like a random
 walk of float32 roundings; every `rebuild_every` steps it is summed anew from the caches, at the cost of
-reading them once and k² multiplications an entry, without a forward pass: 0.12 s for 85,000 entries of
-k = 64, 2.3 s for 530,000 of k = 128 (one thread), once an epoch by default. bfloat16 caches round û to 8
-bits: SAGA stays unbiased, since Ŝ is the Gramian of the rounded caches, at a little more variance.
+reading them once and k² multiplications an entry, without a forward pass: a few steps' time, once an epoch by
+default (measured by `experiments/estimator_cost.py`). bfloat16 caches round û to 8 bits: SAGA stays unbiased,
+since Ŝ is the Gramian of the rounded caches, at a little more variance.
 """
 
 from __future__ import annotations
