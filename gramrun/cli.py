@@ -138,8 +138,7 @@ def train(
         typer.echo(f"dry run: nothing written; the run would be {path}")
         return
     run, trainer = _open("train", path, resolved, corpus, resume=resume, force=force)
-    saved = _restore(run, trainer, resume=resume)
-    last = fit(run, trainer, corpus, saved.get("losses", ()))
+    last = fit(run, trainer, corpus, _restore(run, trainer, resume=resume).get("losses", ()))
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
     typer.echo(f"wrote {run.path}: step {last['step']:,}{result}; next: gramrun evaluate {run.path}")
 
@@ -226,15 +225,13 @@ def gram_error(
     resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
     room.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
-    room.check_fits(resolved, corpus)
     run, trainer = _open("gram-error", path, resolved, corpus, resume=resume, force=force)
     if resume and run.field("status") == "finished":
         room.check_finished(run)
         typer.echo(f"{run.path}: finished already; nothing to do")
         return
     observers = room.Observers(resolved.gram_error.estimators, trainer)
-    saved = _restore(run, trainer, resume=resume)
-    if saved:
+    if saved := _restore(run, trainer, resume=resume):
         observers.load_state_dict(saved["observers"])
     written = room.watch(run, trainer, observers)
     typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
@@ -304,6 +301,7 @@ def _open(
 ) -> tuple[Run, Trainer]:
     """The run directory, new or reopened, and a trainer at step 0 of it."""
     from gramrun import checkpoints, runs
+    from gramrun.caches import check_caches
     from gramrun.training import Trainer
 
     if resume:
@@ -311,6 +309,8 @@ def _open(
         return run, Trainer(config, corpus)
     runs.check_free(path, force=force)
     trainer = Trainer(config, corpus)  # before the directory: what does not fit the corpus writes nothing
+    watching = config.gram_error.estimators if kind == "gram-error" else ()
+    check_caches(config, watching, corpus, trainer.objective.companion_dim)
     checkpoints.check_disk(path, trainer)
     return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
 

@@ -19,18 +19,15 @@ import torch
 from torch import Tensor
 
 from gramrun import checkpoints, runs, trajectory
-from gramrun.caches import check_caches
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config_loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
-from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file
 from gramrun.fitting import progress_bar, stop_if
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
-from gramrun.objectives import companion_dim
 from gramrun.runs import Run
 from gramrun.sides import TrainingSide
 from gramrun.training import Trainer
@@ -122,16 +119,6 @@ def check_config(config: RunConfig) -> None:
         raise ConfigError(
             f"gram_error watches Gramians; train.objective is {config.train.objective}, set gravity"
         )
-
-
-def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
-    """Check that the caches of the driver and of all that watch it fit, before anything is written.
-
-    Raises:
-        ConfigError: when they do not fit into memory or on the disk.
-    """
-    sections = [config.estimator, *config.gram_error.estimators]
-    check_caches(config, sections, corpus, companion_dim(config, corpus))
 
 
 def check_finished(run: Run) -> None:

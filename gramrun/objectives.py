@@ -26,7 +26,7 @@ from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.gramian.population import Population
-from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
+from gramrun.gramian.surrogate import GravitySide, gravity, gravity_surrogate
 from gramrun.model.losses import squared_error
 from gramrun.priors import make_prior
 
@@ -124,8 +124,9 @@ class Gravity(Objective):
     def penalty(self, left_moments: Tensor, right_moments: Tensor) -> float:
         """g = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩."""
         k = len(left_moments)
-        products = left_moments.double() * right_moments.double()
-        return float(products[:, :k].sum() - 2 * products[:, k:].sum()) + self.prior_gravity
+        u, v = left_moments.double(), right_moments.double()
+        cross = (u[:, k:] * v[:, k:]).sum()
+        return float(gravity(u[:, :k], v[:, :k]) - 2 * cross) + self.prior_gravity
 
 
 class TaylorSoftmax(Objective):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gramrun import checkpoints, gram_error, room
-from gramrun.caches import cache_bytes
+from gramrun import checkpoints, room
+from gramrun.caches import cache_bytes, check_caches
 from gramrun.errors import ConfigError
 from gramrun.objectives import companion_dim
 from gramrun.training import Trainer
@@ -71,7 +71,7 @@ def test_watching_caches_are_counted_together(make_config, corpus, monkeypatch):
     need = sum(cache_bytes(config, section, corpus, 0) for section in config.gram_error.estimators)
     monkeypatch.setattr(room, "available_memory", lambda: need - 1)
     with pytest.raises(ConfigError, match="Gramian caches need"):
-        gram_error.check_fits(config, corpus)
+        check_caches(config, config.gram_error.estimators, corpus, 0)
 
 
 def test_a_refused_run_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch):
