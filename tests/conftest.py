@@ -10,11 +10,16 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import settings
 
 from gramrun import cli
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data import shards, synthetic
+
+# The first call of a compiled function takes as long as its compilation.
+settings.register_profile("gramrun", deadline=None)
+settings.load_profile("gramrun")
 
 CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 

@@ -6,6 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+
+from gramrun.data.compiled import compiled
+
+
+class NotTextError(ValueError):
+    """A byte string that is not UTF-8, with its row."""
+
+    def __init__(self, row: int, string: bytes) -> None:
+        super().__init__(f"{string!r} is not UTF-8")
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -42,10 +53,34 @@ class ByteStrings:
             rows = np.flatnonzero(rows)
         lengths = np.diff(self.offsets)[rows]
         offsets = offsets_of(lengths)
-        # Position p of the new data comes from its string's old start plus its distance from the new start.
-        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths)
-        source += np.arange(offsets[-1])
-        return ByteStrings(offsets, self.data[source])
+        data = np.empty(offsets[-1], dtype=np.uint8)
+        _gather(self.offsets, self.data, rows, data)
+        return ByteStrings(offsets, data)
+
+    def binary(self) -> pa.Array:
+        """The same as an Arrow array (`large_binary`), without a copy."""
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), self._buffers())
+
+    def text(self) -> pa.Array:
+        """The same as an Arrow array of texts (`large_string`), without a copy.
+
+        Raises:
+            NotTextError: one of them is not UTF-8.
+        """
+        array = pa.LargeStringArray.from_buffers(len(self), *self._buffers()[1:])
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            for row, string in enumerate(self):
+                try:
+                    string.decode()
+                except UnicodeDecodeError:
+                    raise NotTextError(row, string) from error
+            raise
+        return array
+
+    def _buffers(self) -> list[pa.Buffer | None]:
+        return [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -62,3 +97,12 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+@compiled
+def _gather(offsets: np.ndarray, data: np.ndarray, rows: np.ndarray, gathered: np.ndarray) -> None:
+    end = 0
+    for row in rows:
+        for position in range(offsets[row], offsets[row + 1]):
+            gathered[end] = data[position]
+            end += 1

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from gramrun.data.compiled import compiled
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -61,6 +63,7 @@ class Corpus:
             nothing downstream depends on the order of rows in a file.
         target: float32, shape (n,), or None where every observed pair counts as 1.
         counts: what the reader dropped or mended, by name; reported and kept in the manifest.
+        summary: sizes that the manifest has beside items and pairs, such as the paper's table of corpora.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Corpus:
     pair_right: np.ndarray
     target: np.ndarray | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    summary: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Assert what every reader promises. A failure here is a bug in the reader, not bad input."""
@@ -90,8 +94,16 @@ class Corpus:
                 assert not len(feature.indices) or (
                     feature.indices.min() >= 0 and feature.indices.max() < size
                 )
-        key = self.pair_left.astype(np.int64) * self.right.items + self.pair_right
-        assert (np.diff(key) > 0).all(), "pairs must be sorted and distinct"
+        assert _are_ascending(self.pair_left, self.pair_right), "pairs must be sorted and distinct"
+
+
+@compiled
+def _are_ascending(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether each pair is greater than the one before it."""
+    for i in range(1, len(left)):
+        if left[i] < left[i - 1] or (left[i] == left[i - 1] and right[i] <= right[i - 1]):
+            return False
+    return True
 
 
 def one_hot(name: str, vocabulary: str, indices: np.ndarray) -> Feature:

@@ -13,17 +13,20 @@ damaged or half-copied shard is refused by name.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gramrun.data.content import ContentHash, write_array
 from gramrun.data.corpus import Corpus, Feature, Side
+from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
 from gramrun.errors import InputError
 from gramrun.files import new_folder, sha256_of
@@ -117,31 +120,8 @@ def write_corpus(
         RunError: when the folder cannot be written.
     """
     in_validation = split_corpus(corpus, validation_fraction, split_seed)
-    arrays = dict(_pair_arrays(corpus, in_validation))
-    for name, side, pairs in (
-        ("left", corpus.left, corpus.pair_left),
-        ("right", corpus.right, corpus.pair_right),
-    ):
-        frequency = np.bincount(pairs[~in_validation], minlength=side.items)
-        arrays[f"{name}/frequency.npy"] = frequency.astype(np.int32)
-        for feature in side.features:
-            arrays[f"{name}/{feature.name}.offsets.npy"] = feature.offsets
-            arrays[f"{name}/{feature.name}.indices.npy"] = feature.indices
     with new_folder(folder) as temporary:
-        for name in ("pairs", "left", "right", "vocabularies"):
-            (temporary / name).mkdir()
-        for name, array in arrays.items():
-            np.save(temporary / name, array, allow_pickle=False)
-        for name, frame in corpus.vocabularies.items():
-            frame.to_parquet(temporary / "vocabularies" / f"{name}.parquet", index=False)
-        files = {
-            path.relative_to(temporary).as_posix(): {
-                "bytes": path.stat().st_size,
-                "sha256": sha256_of(path),
-            }
-            for path in sorted(temporary.rglob("*"))
-            if path.is_file()
-        }
+        content, files = _write_files(corpus, in_validation, temporary)
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "name": corpus.name,
@@ -151,11 +131,12 @@ def write_corpus(
                 "pairs": len(corpus.pair_left),
                 "train_pairs": int((~in_validation).sum()),
                 "validation_pairs": int(in_validation.sum()),
+                **corpus.summary,
             },
             "counts": dict(corpus.counts),
             "sides": {"left": _describe_side(corpus.left), "right": _describe_side(corpus.right)},
             "vocabularies": {name: len(frame) for name, frame in corpus.vocabularies.items()},
-            "content_hash": content_hash(arrays, corpus.vocabularies),
+            "content_hash": content,
             "origin": dict(origin),
             "files": files,
         }
@@ -163,27 +144,51 @@ def write_corpus(
     return manifest
 
 
-def _pair_arrays(corpus: Corpus, in_validation: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    columns = [("left", corpus.pair_left), ("right", corpus.pair_right)]
+def _write_files(corpus: Corpus, in_validation: np.ndarray, folder: Path) -> tuple[str, dict[str, Any]]:
+    """Write everything but the manifest; return the hash of the contents, and size and SHA-256 by file.
+
+    Each array is made just before it is written, so that of the pairs of a large corpus only one column
+    more is in memory.
+    """
+    files: dict[str, Any] = {}
+    with ContentHash() as content:
+        for name, make in sorted(_arrays(corpus, in_validation).items()):
+            array = make()
+            content.add_array(name, array)
+            (folder / name).parent.mkdir(exist_ok=True)
+            files[name] = write_array(folder / name, array)
+        (folder / "vocabularies").mkdir()
+        for name, frame in sorted(corpus.vocabularies.items()):
+            content.add_table(name, frame)
+            file = folder / "vocabularies" / f"{name}.parquet"
+            frame.to_parquet(file, index=False)
+            files[file.relative_to(folder).as_posix()] = {
+                "bytes": file.stat().st_size,
+                "sha256": sha256_of(file),
+            }
+        return content.hexdigest(), files
+
+
+def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
+    """How to make each array, by file name."""
+    in_train = ~in_validation
+    makers: dict[str, Callable[[], np.ndarray]] = {}
+    columns = {"left": corpus.pair_left, "right": corpus.pair_right}
     if corpus.target is not None:
-        columns.append(("target", corpus.target))
-    return [
-        (f"pairs/{split}_{name}.npy", values[mask])
-        for split, mask in (("train", ~in_validation), ("validation", in_validation))
-        for name, values in columns
-    ]
+        columns["target"] = corpus.target
+    for name, values in columns.items():
+        makers[f"pairs/train_{name}.npy"] = partial(operator.getitem, values, in_train)
+        makers[f"pairs/validation_{name}.npy"] = partial(operator.getitem, values, in_validation)
+    for name, side in (("left", corpus.left), ("right", corpus.right)):
+        makers[f"{name}/frequency.npy"] = partial(_frequency, columns[name], in_train, side.items)
+        for feature in side.features:
+            makers[f"{name}/{feature.name}.offsets.npy"] = partial(np.asarray, feature.offsets)
+            makers[f"{name}/{feature.name}.indices.npy"] = partial(np.asarray, feature.indices)
+    return makers
 
 
-def content_hash(arrays: Mapping[str, np.ndarray], vocabularies: Mapping[str, pd.DataFrame]) -> str:
-    """SHA-256 over names, dtypes, shapes and values, independent of file formats and their versions."""
-    digest = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    for name, frame in sorted(vocabularies.items()):
-        digest.update(f"{name}\n".encode())
-        digest.update(frame.to_csv(index=False, lineterminator="\n").encode())
-    return digest.hexdigest()
+def _frequency(pairs: np.ndarray, in_train: np.ndarray, items: int) -> np.ndarray:
+    return count_values(pairs[in_train], items).astype(np.int32)
 
 
 def _describe_side(side: Side) -> dict[str, Any]:

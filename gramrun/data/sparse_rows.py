@@ -1,0 +1,163 @@
+"""Pairs of numbers as sorted rows without duplicates: what links and memberships become.
+
+Pairs arrive in batches, in any order. They are counted by row, scattered to their rows and sorted within
+each, in time linear in their number where rows are short, and one int32 a pair beside the batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gramrun.data.byte_strings import offsets_of
+from gramrun.data.compiled import compiled
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Row r holds ``columns[offsets[r]:offsets[r + 1]]``, ascending and distinct.
+
+    Attributes:
+        offsets: int64, shape (rows + 1,).
+        columns: int32, shape (offsets[-1],).
+    """
+
+    offsets: np.ndarray
+    columns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many columns each row holds: int64, shape (rows,)."""
+        return np.diff(self.offsets)
+
+    def rows(self) -> np.ndarray:
+        """The row of each column: int32, shape (offsets[-1],)."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
+
+    def column_counts(self, columns: int) -> np.ndarray:
+        """In how many rows each of `columns` columns stands: int64, shape (columns,)."""
+        return count_values(self.columns, columns)
+
+    def select(self, kept_rows: np.ndarray, kept_columns: np.ndarray) -> SparseRows:
+        """Leave rows and columns out and number what stays anew, in the same order.
+
+        Args:
+            kept_rows: bool, shape (rows,).
+            kept_columns: bool, one for each column number in use.
+        """
+        if kept_rows.all() and kept_columns.all():
+            return self
+        numbers = np.where(kept_columns, np.cumsum(kept_columns) - 1, -1).astype(np.int32)
+        lengths = np.zeros(len(self), dtype=np.int64)
+        _count_kept(self.offsets, self.columns, kept_rows, numbers, lengths)
+        offsets = offsets_of(lengths[kept_rows])
+        columns = np.empty(offsets[-1], dtype=np.int32)
+        _copy_kept(self.offsets, self.columns, kept_rows, numbers, columns)
+        return SparseRows(offsets, columns)
+
+
+class RowBuilder:
+    """Gathers pairs (row, column) batch by batch.
+
+    Args:
+        rows: how many rows there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._lengths = np.zeros(rows, dtype=np.int64)
+        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
+        self.pairs = 0
+
+    def add(self, rows: np.ndarray, columns: np.ndarray) -> None:
+        """Take pairs: both int32, of equal shape (n,); the builder keeps the arrays."""
+        _count(rows, self._lengths)
+        self._batches.append((rows, columns))
+        self.pairs += len(rows)
+
+    def build(self) -> SparseRows:
+        """Sort what was gathered and drop duplicates; the builder is empty afterwards."""
+        offsets = offsets_of(self._lengths)
+        columns = np.empty(offsets[-1], dtype=np.int32)
+        ends = offsets[:-1].copy()
+        while self._batches:  # popped, so that the memory of one is free before the next
+            _scatter(*self._batches.pop(), ends, columns)
+        lengths = np.empty(len(self._lengths), dtype=np.int64)
+        _sort_rows(offsets, columns, lengths)
+        distinct = offsets_of(lengths)
+        return SparseRows(distinct, columns[: distinct[-1]])
+
+
+def count_values(values: np.ndarray, size: int) -> np.ndarray:
+    """How often each of 0, …, size − 1 stands in `values` (int32): int64, shape (size,).
+
+    Unlike `numpy.bincount` it makes no int64 copy of the values.
+    """
+    counts = np.zeros(size, dtype=np.int64)
+    _count(values, counts)
+    return counts
+
+
+@compiled
+def _count(values: np.ndarray, counts: np.ndarray) -> None:
+    for position in range(len(values)):
+        counts[values[position]] += 1
+
+
+@compiled
+def _scatter(rows: np.ndarray, values: np.ndarray, ends: np.ndarray, columns: np.ndarray) -> None:
+    for position in range(len(rows)):
+        row = rows[position]
+        columns[ends[row]] = values[position]
+        ends[row] += 1
+
+
+@compiled
+def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray) -> None:
+    """Sort each row and move its distinct columns to the end of what is kept so far."""
+    kept = 0
+    for row in range(len(lengths)):
+        start, end = offsets[row], offsets[row + 1]
+        if end - start > 32:
+            columns[start:end].sort()
+        else:
+            for position in range(start + 1, end):
+                value, place = columns[position], position
+                while place > start and columns[place - 1] > value:
+                    columns[place] = columns[place - 1]
+                    place -= 1
+                columns[place] = value
+        first = kept
+        for position in range(start, end):
+            value = columns[position]  # read before it may be overwritten: kept ≤ position
+            if kept == first or columns[kept - 1] != value:
+                columns[kept] = value
+                kept += 1
+        lengths[row] = kept - first
+
+
+@compiled
+def _count_kept(
+    offsets: np.ndarray, columns: np.ndarray, kept_rows: np.ndarray, numbers: np.ndarray, lengths: np.ndarray
+) -> None:
+    for row in range(len(lengths)):
+        if kept_rows[row]:
+            for position in range(offsets[row], offsets[row + 1]):
+                lengths[row] += numbers[columns[position]] >= 0
+
+
+@compiled
+def _copy_kept(
+    offsets: np.ndarray, columns: np.ndarray, kept_rows: np.ndarray, numbers: np.ndarray, copied: np.ndarray
+) -> None:
+    end = 0
+    for row in range(len(kept_rows)):
+        if kept_rows[row]:
+            for position in range(offsets[row], offsets[row + 1]):
+                number = numbers[columns[position]]
+                if number >= 0:
+                    copied[end] = number
+                    end += 1

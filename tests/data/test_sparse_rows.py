@@ -1,0 +1,51 @@
+"""`SparseRows` against sets of pairs."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gramrun.data.sparse_rows import RowBuilder
+
+ROWS, COLUMNS = 4, 6
+PAIR = st.tuples(st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1))
+BATCHES = st.lists(st.lists(PAIR, max_size=60), max_size=4)
+MASKS = st.tuples(
+    st.lists(st.booleans(), min_size=ROWS, max_size=ROWS),
+    st.lists(st.booleans(), min_size=COLUMNS, max_size=COLUMNS),
+)
+
+
+def build(batches):
+    builder = RowBuilder(ROWS)
+    for batch in batches:
+        rows, columns = np.array(batch, dtype=np.int32).reshape(-1, 2).T
+        builder.add(rows.copy(), columns.copy())
+    assert builder.pairs == sum(map(len, batches))
+    return builder.build()
+
+
+def pairs(rows):
+    return list(zip(rows.rows().tolist(), rows.columns.tolist(), strict=True))
+
+
+@given(BATCHES)
+def test_rows_are_sorted_and_distinct(batches):
+    distinct = {pair for batch in batches for pair in batch}
+    rows = build(batches)
+    assert pairs(rows) == sorted(distinct)
+    assert rows.lengths.tolist() == [sum(row == r for row, _ in distinct) for r in range(ROWS)]
+    assert rows.column_counts(COLUMNS).tolist() == [sum(c == k for _, c in distinct) for k in range(COLUMNS)]
+
+
+@given(BATCHES, MASKS)
+def test_selection_renumbers_in_order(batches, masks):
+    kept_rows, kept_columns = map(np.array, masks)
+    new_row, new_column = np.cumsum(kept_rows) - 1, np.cumsum(kept_columns) - 1
+    expected = sorted(
+        (new_row[row], new_column[column])
+        for row, column in {pair for batch in batches for pair in batch}
+        if kept_rows[row] and kept_columns[column]
+    )
+    selected = build(batches).select(kept_rows, kept_columns)
+    assert pairs(selected) == expected
+    assert len(selected) == kept_rows.sum()
