@@ -1,0 +1,210 @@
+"""The unpacked bytes of a gzip, bzip2, Zstandard or plain file, in chunks, unpacked by a second thread.
+
+The formats are told by their first bytes: RFC 1952, section 2.3.1 (gzip); "BZh" (bzip2); RFC 8878, section
+3.1.1 (Zstandard). Files of several members, streams or frames are read to the last one. gzip goes through
+isal, which unpacks several times faster than zlib. bzip2 is unpacked by one thread, as its blocks are not
+aligned to bytes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import zstandard
+from isal import igzip_lib
+
+from gramrun.errors import InputError
+
+CHUNK_BYTES = 4 << 20
+
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
+_BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
+# zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
+_ZSTD_BLOCK_BYTES = 1 << 12
+_CHUNKS_AHEAD = 2  # that wait for the consumer
+
+
+class _Decompressor(Protocol):
+    """One member: the interface of `bz2.BZ2Decompressor`, which isal has too."""
+
+    eof: bool
+    needs_input: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Zstd:
+    """One Zstandard frame under the interface of `bz2.BZ2Decompressor`, but for `max_length`."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._frame.decompress(data)
+
+
+_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+    "gzip": lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
+    "bzip2": bz2.BZ2Decompressor,
+    "zstd": _Zstd,
+}
+_DAMAGES = (igzip_lib.error, OSError, zstandard.ZstdError, EOFError, ValueError)
+
+
+def read_chunks(
+    path: Path, chunk_bytes: int = CHUNK_BYTES, on_read: Callable[[int], object] | None = None
+) -> Iterator[bytes]:
+    """Give the unpacked bytes of a file; a second thread unpacks while the caller works.
+
+    Closing the generator, or leaving it by an exception, ends the thread.
+
+    Args:
+        path: the file; gzip, bzip2 and Zstandard are told by their first bytes.
+        chunk_bytes: the largest size of a chunk (of Zstandard: about); none is empty.
+        on_read: gets, in the caller's thread, how many bytes of the file each chunk has used up.
+
+    Raises:
+        InputError: the file is missing, empty, cut off, damaged, or not what its name says.
+    """
+    chunks: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_CHUNKS_AHEAD)
+    stop = threading.Event()
+
+    def produce() -> None:
+        try:
+            for produced in _unpack(path, chunk_bytes):
+                chunks.put(produced)
+                if stop.is_set():
+                    return
+            chunks.put(None)
+        except BaseException as error:  # raised again where the chunks are taken
+            chunks.put(error)
+
+    thread = threading.Thread(target=produce, name=f"unpack {path.name}", daemon=True)
+    thread.start()
+    try:
+        while (taken := chunks.get()) is not None:
+            if isinstance(taken, BaseException):
+                raise taken
+            chunk, read = taken
+            if on_read is not None and read:
+                on_read(read)
+            if chunk:
+                yield chunk
+    finally:
+        stop.set()
+        # The thread puts one more chunk at most: it must not wait for room.
+        with contextlib.suppress(queue.Empty):
+            while True:
+                chunks.get_nowait()
+        thread.join()
+
+
+def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """Give pairs of unpacked bytes and the number of the file's bytes read for them."""
+    try:
+        file = path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with file:
+        packing = _packing(path, file)
+        if packing is None:
+            while chunk := _read(path, file, chunk_bytes):
+                yield chunk, len(chunk)
+        else:
+            yield from _members(path, file, packing, chunk_bytes)
+
+
+def _packing(path: Path, file: BinaryIO) -> str | None:
+    """Tell how the file is packed, and hold it against its name."""
+    first = _read(path, file, 512)
+    file.seek(0)
+    if not first:
+        raise InputError(f"{path}: is empty; download it again")
+    packing = next((name for magic, name in _MAGIC.items() if first.startswith(magic)), None)
+    promised = _SUFFIXES.get(path.suffix)
+    if promised is not None and packing != promised:
+        html = first.lstrip()[:1] == b"<"
+        found = "an HTML or XML page" if html else f"{packing} data" if packing else "something else"
+        raise InputError(f"{path}: holds {found}, not the {promised} data of its name; download it again")
+    return packing
+
+
+def _members(path: Path, file: BinaryIO, packing: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """Unpack one member after the other; zero bytes may pad the end, as gzip and tar allow."""
+    block_bytes = _ZSTD_BLOCK_BYTES if packing == "zstd" else _BLOCK_BYTES
+    gathered = _Gathered(chunk_bytes)
+    data = _read(path, file, block_bytes)
+    read = len(data)
+    while data:
+        member = _DECOMPRESSORS[packing]()
+        while not member.eof:
+            if member.needs_input and not data:
+                data = _read(path, file, block_bytes)
+                read += len(data)
+                if not data:
+                    raise InputError(f"{path}: is cut off: its {packing} data has no end; download it again")
+            try:
+                unpacked = member.decompress(data, gathered.room)
+            except _DAMAGES as error:
+                raise InputError(
+                    f"{path}: its {packing} data is damaged ({error}); download it again"
+                ) from error
+            data = b""
+            if gathered.add(unpacked):
+                yield gathered.take(), read
+                read = 0
+        data = member.unused_data or _read(path, file, block_bytes)
+        read += 0 if member.unused_data else len(data)
+        while data and not data.strip(b"\0"):
+            data = _read(path, file, block_bytes)
+            read += len(data)
+    yield gathered.take(), read
+
+
+class _Gathered:
+    """Pieces that become one chunk."""
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self._pieces: list[bytes] = []
+        self._chunk_bytes = chunk_bytes
+        self.room = chunk_bytes
+
+    def add(self, piece: bytes) -> bool:
+        """Add a piece, and say whether the chunk is full."""
+        self._pieces.append(piece)
+        self.room -= len(piece)
+        return self.room <= 0
+
+    def take(self) -> bytes:
+        """Give the chunk, and begin the next one."""
+        chunk = b"".join(self._pieces) if len(self._pieces) != 1 else self._pieces[0]
+        self._pieces.clear()
+        self.room = self._chunk_bytes
+        return chunk
+
+
+def _read(path: Path, file: BinaryIO, count: int) -> bytes:
+    try:
+        return file.read(count)
+    except OSError as error:  # a folder, or a failing disk
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
