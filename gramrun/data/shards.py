@@ -14,7 +14,6 @@ damaged or half-copied shard is refused by name.
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -177,14 +176,18 @@ def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Callable[[],
     if corpus.target is not None:
         columns["target"] = corpus.target
     for name, values in columns.items():
-        makers[f"pairs/train_{name}.npy"] = partial(operator.getitem, values, in_train)
-        makers[f"pairs/validation_{name}.npy"] = partial(operator.getitem, values, in_validation)
+        makers[f"pairs/train_{name}.npy"] = partial(_chosen, values, in_train)
+        makers[f"pairs/validation_{name}.npy"] = partial(_chosen, values, in_validation)
     for name, side in (("left", corpus.left), ("right", corpus.right)):
         makers[f"{name}/frequency.npy"] = partial(_frequency, columns[name], in_train, side.items)
         for feature in side.features:
             makers[f"{name}/{feature.name}.offsets.npy"] = partial(np.asarray, feature.offsets)
             makers[f"{name}/{feature.name}.indices.npy"] = partial(np.asarray, feature.indices)
     return makers
+
+
+def _chosen(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return values[mask]
 
 
 def _frequency(pairs: np.ndarray, in_train: np.ndarray, items: int) -> np.ndarray:
