@@ -1,0 +1,205 @@
+"""The page graph → a `Corpus`: what is rare left out, titles and categories as features.
+
+Both sides are the same articles, and their features share vocabularies, hence embedding tables (paper,
+Section 4.1). Of a small part of a wiki most links point to pages outside it; there the bipartite corpus keeps
+each linked title as a right item of its own, with the n-grams of its title and without categories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gramrun.data.byte_strings import ByteStrings, NotTextError
+from gramrun.data.corpus import Corpus, Feature, Side, one_hot
+from gramrun.data.sparse_rows import RowBuilder, SparseRows
+from gramrun.data.wikipedia.graph import PageGraph, read_graph
+from gramrun.data.wikipedia.records import Wiki
+from gramrun.data.wikipedia.title_words import title_ngrams
+from gramrun.errors import InputError
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What is too rare to learn from.
+
+    Attributes:
+        min_links: links that a page needs to stay, in and out together; of the bipartite corpus, links out
+            of a left item and into a right item. Pages go until all that are left have as many.
+        min_ngram_count: titles that an n-gram needs.
+        min_category_count: pages that a category needs.
+    """
+
+    min_links: int
+    min_ngram_count: int
+    min_category_count: int
+
+
+def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, bipartite: bool = False) -> Corpus:
+    """Read a wiki's tables into a corpus.
+
+    Args:
+        wiki: the tables.
+        thresholds: what is left out.
+        categories: whether pages have their visible categories as a feature.
+        bipartite: keep links to titles that are no pages; right items are then titles.
+
+    Returns:
+        The corpus. Articles are in ascending order of page_id, then missing pages in that
+        of their titles.
+        `counts` says what became of every page, redirect and link. `summary` is a row of the paper's table
+        of corpora: ``pages, links, ngrams, categories``.
+
+    Raises:
+        InputError: a table is missing, damaged or contradicts itself; no link is left; a title that is kept
+            is not UTF-8.
+    """
+    graph = read_graph(wiki, categories=categories, missing_pages=bipartite)
+    left, right, links = _well_linked(graph, thresholds.min_links, bipartite=bipartite)
+    if not len(links.columns):
+        raise InputError(
+            f"{wiki.name}: no link between articles is left of {graph.counts['links_read']:,} rows; "
+            "check that all tables are of one wiki and date, and wikipedia.min_links"
+        )
+    counts = {
+        **graph.counts,
+        "pages_below_min_links": graph.counts["articles"] - len(left),
+        "links_of_these": len(graph.links.columns) - len(links.columns),
+    }
+    titles = _texts(graph.targets.take(right if bipartite else left), "page title")
+    left_titles = _texts(graph.pages.titles.take(left), "page title") if bipartite else titles
+    both = pa.concat_arrays([left_titles, titles]) if bipartite else titles
+    ngrams, ngram_texts = title_ngrams(both, thresholds.min_ngram_count)
+    category_rows, category_texts, category_counts = _visible_categories(
+        graph, left, thresholds.min_category_count
+    )
+    vocabularies = {"ngram": _keys(ngram_texts), "category": _keys(category_texts)}
+    left_features = [_bag("ngrams", "ngram", ngrams, 0, len(left))]
+    if categories:
+        left_features.append(_bag("categories", "category", category_rows, 0, len(left)))
+    else:
+        del vocabularies["category"]
+    page_frame = _keys(_blanks(left_titles), page_id=graph.pages.numbers[left])
+    if bipartite:
+        right_features = [_bag("ngrams", "ngram", ngrams, len(left), len(both))]
+        vocabularies |= {"page": page_frame, "title": _keys(_blanks(titles))}
+        sides = (_side("page", len(left), left_features), _side("title", len(right), right_features))
+    else:
+        vocabularies |= {"page": page_frame}
+        sides = (_side("page", len(left), left_features),) * 2
+    return Corpus(
+        name=wiki.name,
+        left=sides[0],
+        right=sides[1],
+        vocabularies=vocabularies,
+        pair_left=links.rows(),
+        pair_right=links.columns,
+        counts={**counts, **category_counts},
+        summary={
+            "pages": len(left),
+            "links": len(links.columns),
+            "ngrams": len(ngram_texts),
+            "categories": len(category_texts),
+        },
+    )
+
+
+def _well_linked(
+    graph: PageGraph, minimum: int, *, bipartite: bool
+) -> tuple[np.ndarray, np.ndarray, SparseRows]:
+    """Drop pages with fewer than `minimum` links, until none is left, and number what stays from 0.
+
+    Returns:
+        Rows of the left pages (of `graph.pages`) and of the right ones (of `graph.targets`), and the links
+        between them by their new numbers.
+    """
+    left = np.arange(len(graph.pages))
+    right = np.arange(len(graph.targets))
+    if bipartite:
+        right = _missing_pages_by_title(graph)
+    links = _renumbered(graph.links, right) if bipartite and len(right) > len(left) else graph.links
+    # Redirects have no links by now, and so are the first to go where a page needs any.
+    keep_left = ~graph.pages.is_redirect
+    keep_right = np.ones(len(right), dtype=bool) if bipartite else keep_left
+    while True:
+        into = links.column_counts(len(right))
+        if bipartite:
+            keep_left, keep_right = (
+                keep_left & (links.lengths >= minimum),
+                keep_right & (into >= max(minimum, 1)),
+            )
+        else:
+            keep_left = keep_right = keep_left & (links.lengths + into >= minimum)
+        if keep_left.all() and keep_right.all():
+            return left, right, links
+        links = links.select(keep_left, keep_right)
+        left, right = left[keep_left], right[keep_right]
+        keep_left, keep_right = np.ones(len(left), dtype=bool), np.ones(len(right), dtype=bool)
+
+
+def _missing_pages_by_title(graph: PageGraph) -> np.ndarray:
+    """Rows of `graph.targets`: the pages as they are, then the missing ones in ascending order of titles.
+
+    These were numbered as they came, and so differently in another year's tables of the same graph.
+    """
+    known = len(graph.pages)
+    missing = np.arange(known, len(graph.targets))
+    order = pc.sort_indices(graph.targets.take(missing).binary()).to_numpy()
+    return np.concatenate([np.arange(known), missing[order]])
+
+
+def _renumbered(rows: SparseRows, columns: np.ndarray) -> SparseRows:
+    """The same rows with column ``columns[c]`` called c."""
+    number = np.empty(len(columns), dtype=np.int32)
+    number[columns] = np.arange(len(columns), dtype=np.int32)
+    builder = RowBuilder(len(rows))
+    builder.add(rows.rows(), number[rows.columns])
+    return builder.build()
+
+
+def _visible_categories(
+    graph: PageGraph, pages: np.ndarray, minimum: int
+) -> tuple[SparseRows, pa.Array, dict[str, int]]:
+    """The categories of these pages that are neither hidden nor rare, in ascending order of their names."""
+    chosen = np.zeros(len(graph.pages), dtype=bool)
+    chosen[pages] = True
+    members = graph.categories.select(chosen, np.ones(len(graph.hidden), dtype=bool))
+    sizes = members.column_counts(len(graph.hidden))
+    frequent = sizes >= max(minimum, 1)
+    kept = np.flatnonzero(frequent & ~graph.hidden)
+    names = _texts(graph.category_names.take(kept), "category")
+    order = pc.sort_indices(names).to_numpy()
+    visible = np.zeros(len(graph.hidden), dtype=bool)
+    visible[kept] = True
+    rows = _renumbered(members.select(np.ones(len(members), dtype=bool), visible), order)
+    return rows, names.take(order), {"rare_categories": int((~frequent & ~graph.hidden & (sizes > 0)).sum())}
+
+
+def _texts(strings: ByteStrings, what: str) -> pa.Array:
+    try:
+        return strings.text()
+    except NotTextError as error:
+        raise InputError(f"{what} {error}; the dump is damaged, or not in UTF-8: convert it first") from None
+
+
+def _blanks(titles: pa.Array) -> pa.Array:
+    return pc.replace_substring(titles, pattern="_", replacement=" ")
+
+
+def _keys(keys: pa.Array, **columns: np.ndarray) -> pd.DataFrame:
+    """A vocabulary, its texts held by Arrow: no Python object for each."""
+    return pd.DataFrame({"key": pd.arrays.ArrowExtensionArray(keys), **columns})
+
+
+def _bag(name: str, vocabulary: str, rows: SparseRows, start: int, end: int) -> Feature:
+    """Rows `start` to `end` as a feature."""
+    offsets = rows.offsets[start : end + 1]
+    return Feature(name, vocabulary, offsets - offsets[0], rows.columns[offsets[0] : offsets[-1]])
+
+
+def _side(item: str, items: int, features: list[Feature]) -> Side:
+    return Side(item, items, (one_hot(item, item, np.arange(items)), *features))

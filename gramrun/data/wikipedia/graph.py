@@ -1,0 +1,250 @@
+"""Tables → the page graph: which article links to which, and which categories it is in.
+
+The paper's corpora (Section 4.1): x links to y if the page of x has a link to y, redirects resolved. Articles
+are the pages of namespace 0 that are no redirects. Every row of ``pagelinks`` is either kept or falls into
+exactly one class of `LINK_CLASSES`, whose counts are reported: its source is judged first, then the namespace
+of its target, then the target.
+
+Joins are array look-ups: a page number or a target number is an index, and only titles are hashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.compiled import compiled
+from gramrun.data.sparse_rows import RowBuilder, SparseRows
+from gramrun.data.wikipedia.pages import (
+    MISSING_TITLE,
+    OTHER_NAMESPACE,
+    UNKNOWN_NUMBER,
+    UNKNOWN_PAGE,
+    NumberMap,
+    PageTable,
+    look_up,
+    read_pages,
+    resolve_redirects,
+)
+from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Wiki
+from gramrun.data.wikipedia.title_index import TitleIndex
+
+LINK_CLASSES = (
+    "links_from_other_namespaces",
+    "links_from_redirects",
+    "links_from_missing_pages",
+    "links_to_other_namespaces",
+    "links_without_target",
+    "links_to_missing_pages",
+    "links_to_broken_redirects",
+    "self_links",
+    "links_through_redirects",  # these are kept: the one class that drops nothing
+)
+(
+    _FROM_OTHER,
+    _FROM_REDIRECT,
+    _FROM_MISSING,
+    _TO_OTHER,
+    _NO_TARGET,
+    _TO_MISSING,
+    _TO_BROKEN,
+    _SELF,
+    _THROUGH,
+) = range(len(LINK_CLASSES))
+
+
+@dataclass(frozen=True)
+class PageGraph:
+    """What a wiki says, before anything rare is left out.
+
+    Rows are pages of namespace 0 in ascending order of their numbers, redirects too, whose rows are empty.
+
+    Attributes:
+        pages: these pages.
+        targets: the titles that `links` point to: those of the pages and, where missing pages are kept,
+            after them the titles of these.
+        links: columns are rows of `targets`.
+        categories: columns are rows of `category_names`.
+        category_names: every category with a member or a page.
+        hidden: bool, one for each category.
+        counts: what was read, dropped and resolved.
+    """
+
+    pages: PageTable
+    targets: ByteStrings
+    links: SparseRows
+    categories: SparseRows
+    category_names: ByteStrings
+    hidden: np.ndarray
+    counts: dict[str, int]
+
+
+def read_graph(wiki: Wiki, *, categories: bool = True, missing_pages: bool = False) -> PageGraph:
+    """Read a wiki's tables into its graph.
+
+    Args:
+        wiki: the tables.
+        categories: read categories; without, no page has any.
+        missing_pages: keep links to titles of namespace 0 that no page has, as targets of their own.
+
+    Raises:
+        InputError: a table is missing, damaged, or contradicts itself.
+    """
+    pages = read_pages(wiki.pages())
+    final, redirect_counts = resolve_redirects(pages, wiki.redirects())
+    index = TitleIndex(pages.titles) if missing_pages else pages.index
+    category_index = TitleIndex(pages.category_titles if categories else None)
+    target_of, category_of = _number_targets(wiki.link_targets(), index, category_index, grow=missing_pages)
+
+    with ThreadPoolExecutor(1) as pool:
+        memberships = pool.submit(
+            _read_categories, wiki, pages, category_index, category_of, wanted=categories
+        )
+        links, link_counts = _read_links(wiki, pages, final, index, target_of, grow=missing_pages)
+        category_rows, category_counts = memberships.result()
+    hidden = np.zeros(len(category_index), dtype=bool)
+    if categories:
+        hidden[_hidden(wiki, pages, category_index)] = True
+    articles = len(pages) - redirect_counts["redirects"]
+    return PageGraph(
+        pages=pages,
+        targets=index.titles,
+        links=links,
+        categories=category_rows,
+        category_names=category_index.titles,
+        hidden=hidden,
+        counts={
+            "pages_read": pages.read,
+            "pages_of_other_namespaces": pages.read - len(pages),
+            "articles": articles,
+            **redirect_counts,
+            **link_counts,
+            **category_counts,
+            "hidden_categories": int(hidden.sum()),
+        },
+    )
+
+
+def _number_targets(
+    batches: Iterator[LinkTargets], index: TitleIndex, category_index: TitleIndex, *, grow: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each number of ``linktarget`` the row of its title, and the row of its category."""
+    target_of, category_of = NumberMap(UNKNOWN_NUMBER), NumberMap(UNKNOWN_NUMBER)
+    for batch in batches:
+        targets = _rows_of_titles(ByTitle(batch.namespaces, batch.titles), index, grow=grow)
+        target_of.set(batch.numbers, targets, "lt_id")
+        rows = batch.namespaces == CATEGORIES
+        category_of.set(batch.numbers[rows], category_index.add(batch.titles, rows)[rows], "lt_id")
+    return target_of.values, category_of.values
+
+
+def _rows_of_titles(targets: ByTitle, index: TitleIndex, *, grow: bool) -> np.ndarray:
+    """Rows of titles of namespace 0 (int32, shape (n,)), or why there is none."""
+    rows = targets.namespaces == ARTICLES
+    found = index.add(targets.titles, rows) if grow else index.find(targets.titles, rows)
+    found[rows & (found < 0)] = MISSING_TITLE
+    found[~rows] = OTHER_NAMESPACE
+    return found
+
+
+def _read_links(
+    wiki: Wiki, pages: PageTable, final: np.ndarray, index: TitleIndex, target_of: np.ndarray, *, grow: bool
+) -> tuple[SparseRows, dict[str, int]]:
+    tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
+    builder = RowBuilder(len(pages))
+    read = 0
+    for batch in wiki.links():
+        read += len(batch.sources)
+        if isinstance(batch.targets, ByNumber):
+            targets = look_up(target_of, batch.targets.numbers, UNKNOWN_NUMBER)
+        else:
+            targets = _rows_of_titles(batch.targets, index, grow=grow)
+        sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
+        kept = _classify(sources, targets, pages.is_redirect, final, grow, tally)
+        builder.add(sources[:kept].copy(), targets[:kept].copy())
+    gathered = builder.pairs
+    links = builder.build()
+    counts = {
+        "links_read": read,
+        **dict(zip(LINK_CLASSES, tally.tolist(), strict=True)),
+        "duplicate_links": gathered - len(links.columns),
+    }
+    return links, counts
+
+
+def _read_categories(
+    wiki: Wiki, pages: PageTable, index: TitleIndex, category_of: np.ndarray, *, wanted: bool
+) -> tuple[SparseRows, dict[str, int]]:
+    builder = RowBuilder(len(pages))
+    counts = {"category_rows_read": 0, "category_rows_dropped_source": 0, "category_rows_without_target": 0}
+    for batch in wiki.category_links() if wanted else ():
+        sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
+        categories = _categories_of(batch, index, category_of)
+        from_article = sources >= 0
+        from_article[from_article] = ~pages.is_redirect[sources[from_article]]
+        known = from_article & (categories >= 0)
+        counts["category_rows_read"] += len(sources)
+        counts["category_rows_dropped_source"] += int((~from_article).sum())
+        counts["category_rows_without_target"] += int((from_article & ~known).sum())
+        builder.add(sources[known], categories[known])
+    return builder.build(), counts
+
+
+def _categories_of(batch: Links, index: TitleIndex, category_of: np.ndarray) -> np.ndarray:
+    if isinstance(batch.targets, ByNumber):
+        return look_up(category_of, batch.targets.numbers, UNKNOWN_NUMBER)
+    return index.add(batch.targets.titles)
+
+
+def _hidden(wiki: Wiki, pages: PageTable, index: TitleIndex) -> np.ndarray:
+    """Rows of the categories whose page says that they are hidden."""
+    numbers = np.concatenate([np.zeros(0, dtype=np.int64), *wiki.hidden_categories()])
+    found = index.find(pages.category_titles, np.isin(pages.category_numbers, numbers))
+    return found[found >= 0]
+
+
+@compiled
+def _classify(
+    sources: np.ndarray,
+    targets: np.ndarray,
+    is_redirect: np.ndarray,
+    final: np.ndarray,
+    missing_pages: bool,
+    tally: np.ndarray,
+) -> int:
+    """Judge each link; move the kept ones, resolved, to the front of both arrays, and count the others."""
+    kept = 0
+    for position in range(len(sources)):
+        source, target = sources[position], targets[position]
+        if source == OTHER_NAMESPACE:
+            tally[_FROM_OTHER] += 1
+        elif source < 0:
+            tally[_FROM_MISSING] += 1
+        elif is_redirect[source]:
+            tally[_FROM_REDIRECT] += 1
+        elif target == OTHER_NAMESPACE:
+            tally[_TO_OTHER] += 1
+        elif target == UNKNOWN_NUMBER:
+            tally[_NO_TARGET] += 1
+        elif target < 0:
+            tally[_TO_MISSING] += 1
+        else:
+            end = target
+            if target < len(final) and is_redirect[target]:
+                if final[target] >= 0:
+                    end = final[target]
+                elif not missing_pages:
+                    tally[_TO_BROKEN] += 1
+                    continue
+            if end == source:
+                tally[_SELF] += 1
+                continue
+            tally[_THROUGH] += end != target
+            sources[kept] = source
+            targets[kept] = end
+            kept += 1
+    return kept
