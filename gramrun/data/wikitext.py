@@ -1,0 +1,139 @@
+r"""The links, categories and redirects of a page's wikitext, as MediaWiki registers them.
+
+What counts, by the order in which MediaWiki works:
+
+- Comments and ``<includeonly>`` are taken out; what stands in ``<nowiki>``, ``<pre>``, ``<math>``,
+  ``<syntaxhighlight>`` and their like is no wikitext. A tag without its end is text; a comment without its
+  end goes on to the end of the page.
+- A link is ``[[target]]`` or ``[[target|label]]``, and its ``]]`` comes before the next ``[[``: of
+  ``[[a|b [[c]] d]]`` only ``c`` is one. Only a picture's caption may hold links.
+- A target with a line break or one of ``[ ] { } < >`` is none; so ``{{templates}}`` cannot be targets. They
+  are not expanded; links in their arguments count, links that only their expansion holds cannot.
+- ``[[Category:x]]`` makes the page a member, ``[[:Category:x]]`` is a link.
+
+`mwparserfromhell` builds a tree of all markup, which takes two orders of magnitude longer than the two
+regular expressions here; the tests hold them against it, page by page.
+
+Reference: MediaWiki, ``Preprocessor``, ``Parser::handleInternalLinks2``, ``WikitextContentHandler``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gramrun.data.titles import FILES, SiteInfo, Target, parse_target
+
+CATEGORIES = 14
+HIDDEN_CATEGORY = "__HIDDENCAT__"
+
+# Tags whose content MediaWiki and Wikipedia's extensions do not read as wikitext with links. Not listed are
+# gallery, imagemap, poem, ref: their links count.
+_TAGS = (
+    "nowiki|pre|math|source|syntaxhighlight|ce|chem|score|timeline|hiero|graph|mapframe|maplink|templatedata|"
+    "templatestyles|categorytree|inputbox|includeonly"
+)
+_OPENING = re.compile(rf"<(?:!--|({_TAGS})(?=\s|/?>))", re.IGNORECASE)
+_CLOSING = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in _TAGS.split("|")}
+# Stands for what is no wikitext: no title may hold it, a label may. MediaWiki's own markers begin with it.
+_MARKER = "\x7f"
+
+_TARGET = r"([^\[\]{}|<>\x00-\x1f\x7f]++)"
+_LABEL = r"\|(?!\]\])[^\[\]]*+(?:\](?!\])[^\[\]]*+|\[(?!\[)[^\[\]]*+)*+"
+# Every `[[` is consumed, link or not: that is how MediaWiki cuts a text, and it keeps the time linear.
+_LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+\]\])?+")
+_LINK_OR_PICTURE = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+(\]\]|(?=\[\[)))?+")
+# The word is `redirect` or the wiki's own for it (#WEITERLEITUNG, #重定向), all of them one word.
+_REDIRECT = re.compile(r"\s*[#＃][^\W\d_][^\s\[\]:]+\s*:?\s*\[\[([^\[\]|\n]+)(?:\|[^\[\]]*)?\]\]")
+_FIRST_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|[^\[\]]*)?\]\]")
+
+
+def find_links(text: str, site: SiteInfo) -> list[Target]:
+    """Find what a page links to within its wiki, in order, repetitions included.
+
+    Pictures count as links to their file. Memberships in categories do not, nor do targets in other wikis
+    and in the namespaces of negative numbers (``Special:``), which have no pages.
+    """
+    targets = []
+    for raw, end in _LINK_OR_PICTURE.findall(searched(text)):
+        target = parse_target(raw, site) if raw else None
+        if target is None or target.interwiki or target.namespace < 0 or is_membership(raw, target):
+            continue
+        if end or (target.namespace == FILES and not raw.lstrip().startswith(":")):
+            targets.append(target)
+    return targets
+
+
+def find_categories(text: str, site: SiteInfo) -> list[str]:
+    """Find the titles of the categories that a page is in, in order, repetitions included."""
+    found = ((raw, parse_target(raw, site)) for raw in raw_targets(searched(text)))
+    return [target.title for raw, target in found if target is not None and is_membership(raw, target)]
+
+
+def is_membership(raw: str, target: Target) -> bool:
+    """Say whether a link to `target`, written as `raw`, makes its page a member of a category."""
+    return target.namespace == CATEGORIES and not raw.lstrip().startswith(":")
+
+
+def raw_targets(wikitext: str) -> list[str]:
+    """Find what stands before ``|`` or ``]]`` in every link; "" where a ``[[`` begins none.
+
+    Args:
+        wikitext: without what is not `searched`.
+    """
+    found: list[str] = _LINK.findall(wikitext)
+    return found
+
+
+def searched(text: str) -> str:
+    """Give `text` without comments, and with a mark for each passage that is no wikitext."""
+    opening = _OPENING.search(text)
+    if opening is None:
+        return text
+    kept, kept_to = [], 0
+    unclosed: set[str] = set()  # names without a closing tag from here on: asked once, so the time is linear
+    bracket = -1
+    while opening is not None:
+        name = (opening[1] or "").lower()
+        if not name:
+            end, mark = text.find("-->", opening.end()) + 3, ""
+            end = len(text) if end == 2 else end
+        else:
+            if bracket < opening.end():
+                bracket = text.find(">", opening.end())
+                if bracket < 0:
+                    bracket = len(text)
+            end, mark = _end_of_tag(text, name, bracket, unclosed), _MARKER if name != "includeonly" else ""
+        if end:
+            kept += [text[kept_to : opening.start()], mark]
+            kept_to = end
+        opening = _OPENING.search(text, end or opening.end())
+    return "".join([*kept, text[kept_to:]])
+
+
+def _end_of_tag(text: str, name: str, bracket: int, unclosed: set[str]) -> int:
+    """Find where an element ends whose opening tag ends at `bracket`; 0 where it does not."""
+    if bracket == len(text):
+        return 0
+    if text[bracket - 1] == "/":
+        return bracket + 1
+    if name in unclosed:
+        return 0
+    closing = _CLOSING[name].search(text, bracket + 1)
+    if closing is not None:
+        return closing.end()
+    unclosed.add(name)
+    return len(text) if name == "includeonly" else 0
+
+
+def raw_redirect(text: str, *, flagged: bool = False) -> str | None:
+    """Find the target of a redirecting page as its text gives it.
+
+    Args:
+        text: the wikitext.
+        flagged: the dump says that the page redirects; then the first link is taken, whatever stands before.
+
+    Returns:
+        What stands before ``|`` or ``]]``, or None.
+    """
+    found = (_FIRST_LINK.search if flagged else _REDIRECT.match)(text)
+    return found[1] if found else None
