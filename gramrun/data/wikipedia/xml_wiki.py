@@ -1,0 +1,229 @@
+"""A wiki's tables out of its export XML, in one pass: what the SQL tables hold, read from the wikitext.
+
+Every title is numbered when it is first met, as a page or as a target, and a link is one int32; a table
+gets its columns only when it is asked for. `gramrun.data.wikitext` says what counts as a link.
+
+What the tables hold and wikitext does not: links and categories that only an expanded template contains,
+among them the mark of most hidden categories. What is left out: links and categories of pages that are no
+articles, and of redirects; no corpus uses them.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.titles import SiteInfo, parse_target
+from gramrun.data.wikipedia.records import (
+    ARTICLES,
+    CATEGORIES,
+    ByNumber,
+    ByTitle,
+    Links,
+    LinkTargets,
+    Pages,
+    Redirects,
+)
+from gramrun.data.wikitext import HIDDEN_CATEGORY, is_membership, raw_targets, searched
+from gramrun.data.xml_dump import Page, read_pages
+from gramrun.errors import InputError
+
+_NOTHING = -1  # the code of what is no link; from -2 downwards memberships, from 0 upwards links
+_CHUNK = 1 << 20  # links between two moves from growing to fixed arrays
+_REMEMBERED = 1 << 20  # targets whose code is looked up as written; then the memory is emptied
+
+
+class XmlWiki:
+    """The tables of one wiki, read from a dump when the object is made.
+
+    Attributes:
+        name: the database's name, or the site's in small letters, such as "enwiki" or "wikipedia".
+        site: what the dump says of the wiki.
+    """
+
+    def __init__(
+        self, path: Path, *, allow_cut_off: bool = False, on_read: Callable[[int], object] | None = None
+    ) -> None:
+        """Read the dump.
+
+        Args:
+            path: the file, packed or not.
+            allow_cut_off: take the whole pages of a file that ends in the middle.
+            on_read: told the number of bytes of the file that each step has read.
+
+        Raises:
+            InputError: as from `read_pages`; or a page's id or title stands twice.
+        """
+        self.site, pages = read_pages(path, allow_cut_off=allow_cut_off, on_read=on_read)
+        self.name = re.sub(r"\W+", "-", self.site.name.lower()).strip("-") or "wiki"
+        titles = _Titles()
+        codes = _Codes(self.site, titles)
+        collected = _Collected()
+        for page in pages:
+            collected.add(page, codes, titles, self.site)
+        self._titles, self._title_namespaces = titles.columns()
+        self._pages = collected.page_columns()
+        self._redirects = collected.redirect_columns(self._pages[0])
+        self._links = collected.links.columns()
+        self._hidden = np.frombuffer(collected.hidden, dtype=np.int64)
+        self._refuse_doubles(path)
+
+    def pages(self) -> Iterator[Pages]:
+        """All pages."""
+        numbers, titles, is_redirect = self._pages
+        yield Pages(numbers, self._title_namespaces[titles], self._titles.take(titles), is_redirect)
+
+    def redirects(self) -> Iterator[Redirects]:
+        """Where redirecting pages lead; those whose target no page can have are left out."""
+        sources, titles, interwiki = self._redirects
+        targets = ByTitle(self._title_namespaces[titles], self._titles.take(titles))
+        yield Redirects(sources, targets, interwiki)
+
+    def link_targets(self) -> Iterator[LinkTargets]:
+        """All titles that are a page's or a target's."""
+        numbers = np.arange(len(self._titles), dtype=np.int64)
+        yield LinkTargets(numbers, self._title_namespaces, self._titles)
+
+    def links(self) -> Iterator[Links]:
+        """Links of articles, repetitions included."""
+        for sources, codes in self._links:
+            kept = codes >= 0
+            yield Links(sources[kept], ByNumber(codes[kept].astype(np.int64)))
+
+    def category_links(self) -> Iterator[Links]:
+        """Memberships of articles, repetitions included."""
+        for sources, codes in self._links:
+            kept = codes < _NOTHING
+            yield Links(sources[kept], ByNumber(_NOTHING - 1 - codes[kept].astype(np.int64)))
+
+    def hidden_categories(self) -> Iterator[np.ndarray]:
+        """page_ids of the category pages that say ``__HIDDENCAT__`` themselves."""
+        yield self._hidden
+
+    def _refuse_doubles(self, path: Path) -> None:
+        """A page is known by its id and by its title: with two of one, links would lead to either."""
+        numbers, titles, _ = self._pages
+        for what, column in (("id", numbers), ("title", titles)):
+            values, counts = np.unique(column, return_counts=True)
+            if (counts > 1).any():
+                first = int(np.flatnonzero(column == values[counts > 1][0])[0])
+                raise InputError(
+                    f'{path}: {(counts > 1).sum():,} pages have the {what} of another, first "'
+                    f'{self._titles[titles[first]].decode()}" (id {numbers[first]}); give one whole dump'
+                )
+
+
+class _Titles:
+    """Numbers for pairs of namespace and title, in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, dict[str, int]] = {}
+        self._count = 0
+
+    def number(self, namespace: int, title: str) -> int:
+        known = self._numbers.setdefault(namespace, {})
+        number = known.setdefault(title, self._count)
+        self._count += number == self._count
+        return number
+
+    def columns(self) -> tuple[ByteStrings, np.ndarray]:
+        """The titles and their namespaces (int64) by number; forgets them."""
+        namespaces = np.empty(self._count, dtype=np.int64)
+        order = np.empty(self._count, dtype=np.int64)  # rows of the parts below by number
+        parts, row = [], 0
+        while self._numbers:
+            namespace, known = self._numbers.popitem()
+            numbers = np.fromiter(known.values(), dtype=np.int64, count=len(known))
+            namespaces[numbers] = namespace
+            order[numbers] = np.arange(row, row + len(known))
+            row += len(known)
+            parts.append(ByteStrings.of(title.encode() for title in known))
+        return ByteStrings.concatenate(parts).take(order), namespaces
+
+
+class _Codes(dict[str, int]):
+    """What a link's target as written comes to: a title's number, a membership or nothing."""
+
+    def __init__(self, site: SiteInfo, titles: _Titles) -> None:
+        super().__init__()
+        self._site, self._titles = site, titles
+
+    def __missing__(self, raw: str) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        target = parse_target(raw, self._site) if raw else None
+        if target is None or target.interwiki or target.namespace < 0:
+            code = _NOTHING
+        else:
+            code = self._titles.number(target.namespace, target.title)
+            if is_membership(raw, target):
+                code = _NOTHING - 1 - code
+        self[raw] = code
+        return code
+
+
+class _Links:
+    """Sources (int64) and codes (int32) of links in chunks that do not move again."""
+
+    def __init__(self) -> None:
+        self._chunks: list[tuple[np.ndarray, np.ndarray]] = []
+        self._codes = array("i")
+        self._sources = array("q")
+        self._lengths = array("q")
+
+    def add(self, source: int, codes: list[int]) -> None:
+        self._codes.extend(codes)
+        self._sources.append(source)
+        self._lengths.append(len(codes))
+        if len(self._codes) >= _CHUNK:
+            self._fix()
+
+    def _fix(self) -> None:
+        codes = np.array(self._codes, dtype=np.int32)
+        sources = np.repeat(np.array(self._sources), np.array(self._lengths))
+        self._chunks.append((sources[codes != _NOTHING], codes[codes != _NOTHING]))
+        self._codes, self._sources, self._lengths = array("i"), array("q"), array("q")
+
+    def columns(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        self._fix()
+        return self._chunks
+
+
+class _Collected:
+    """The rows of the other tables, as they grow."""
+
+    def __init__(self) -> None:
+        self.links = _Links()
+        self.hidden = array("q")
+        self._numbers, self._titles = array("q"), array("i")
+        self._redirects: list[tuple[int, int, bool]] = []
+        self._is_redirect = bytearray()
+
+    def add(self, page: Page, codes: _Codes, titles: _Titles, site: SiteInfo) -> None:
+        self._numbers.append(page.number)
+        self._titles.append(titles.number(page.namespace, page.title))
+        self._is_redirect.append(page.redirect is not None)
+        if page.redirect is not None:
+            target = parse_target(page.redirect, site) if page.redirect else None
+            if target is not None:
+                number = titles.number(target.namespace, target.title)
+                self._redirects.append((len(self._numbers) - 1, number, bool(target.interwiki)))
+        elif page.namespace == ARTICLES:
+            self.links.add(page.number, [codes[raw] for raw in raw_targets(searched(page.text))])
+        elif page.namespace == CATEGORIES and HIDDEN_CATEGORY in searched(page.text):
+            self.hidden.append(page.number)
+
+    def page_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ids (int64), titles' numbers (int32), whether they redirect (bool)."""
+        is_redirect = np.frombuffer(bytes(self._is_redirect), dtype=bool)
+        return np.array(self._numbers), np.array(self._titles), is_redirect
+
+    def redirect_columns(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Source pages' ids (int64), targets' titles' numbers (int64), whether in another wiki (bool)."""
+        rows = np.array(self._redirects, dtype=np.int64).reshape(-1, 3)
+        return numbers[rows[:, 0]], rows[:, 1], rows[:, 2].astype(bool)
