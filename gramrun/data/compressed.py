@@ -12,12 +12,12 @@ import bz2
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import zstandard
-from isal import igzip_lib
+from isal import igzip_lib, isal_zlib
 
 from gramrun.errors import InputError
 
@@ -34,9 +34,12 @@ _CHUNKS_AHEAD = 2  # that wait for the consumer
 class _Decompressor(Protocol):
     """One member: the interface of `bz2.BZ2Decompressor`, which isal has too."""
 
-    eof: bool
-    needs_input: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
@@ -63,15 +66,15 @@ class _Zstd:
 
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
     "gzip": lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
-    "bzip2": bz2.BZ2Decompressor,
-    "zstd": _Zstd,
+    "bzip2": lambda: bz2.BZ2Decompressor(),
+    "zstd": lambda: _Zstd(),
 }
-_DAMAGES = (igzip_lib.error, OSError, zstandard.ZstdError, EOFError, ValueError)
+_DAMAGES: tuple[type[Exception], ...] = (isal_zlib.error, OSError, zstandard.ZstdError, EOFError, ValueError)
 
 
 def read_chunks(
     path: Path, chunk_bytes: int = CHUNK_BYTES, on_read: Callable[[int], object] | None = None
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """Give the unpacked bytes of a file; a second thread unpacks while the caller works.
 
     Closing the generator, or leaving it by an exception, ends the thread.

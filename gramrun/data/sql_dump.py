@@ -22,6 +22,7 @@ from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.compressed import CHUNK_BYTES
 from gramrun.data.sql_scanner import Scanner
 from gramrun.data.sql_statements import InsertHead, Schema
+from gramrun.data.sql_values import GUARD_BYTES
 from gramrun.errors import InputError
 
 __all__ = ["Batch", "Schema", "read_schema", "read_table"]
@@ -86,8 +87,8 @@ def read_table(
         chunk_bytes: of unpacked text that are read at once.
 
     Raises:
-        InputError: the file cannot be read, is cut off, damaged or not a dump; it lacks the table or a column;
-            or a row does not fit the table.
+        InputError: the file cannot be read, is cut off, damaged or not a dump; it lacks the table or a
+            column; or a row does not fit the table.
     """
     with closing(Scanner(path, chunk_bytes, on_read)) as dump:
         schema: Schema | None = None
@@ -192,7 +193,7 @@ class _Rows:
         rows = size // smallest_row + 1
         _, offsets, strings, nulls = self._arrays
         used = int(offsets[:, self._rows].max(initial=0))
-        room = size + tokenizer.GUARD_BYTES
+        room = size + GUARD_BYTES
         if self._rows + rows > nulls.shape[1] or used + room > strings.shape[1]:
             yield from self.flush()
             if rows > nulls.shape[1] or room > strings.shape[1]:

@@ -15,6 +15,7 @@ import numpy as np
 from gramrun.data import sql_tokenizer as tokenizer
 from gramrun.data.compressed import read_chunks
 from gramrun.data.sql_statements import InsertHead, Schema, StatementError, parse_create, parse_insert
+from gramrun.data.sql_values import GUARD, GUARD_BYTES
 from gramrun.errors import InputError
 
 LARGEST_ELEMENT_BYTES = 256 << 20  # a row, a comment, a string; MySQL's packets are of 64 MB by default
@@ -29,9 +30,8 @@ _LINE = re.compile(rb"[^\n]*\n")
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _OTHER_DELIMITER = re.compile(rb"DELIMITER[ \t]+[^;\s].*?\nDELIMITER[ \t]+;|DELIMITER[ \t]+;+", re.I | re.S)
 # What mysqldump and its kin write around rows. UPDATE or DELETE would change rows, and are refused.
-_PASSED_OVER = frozenset(
-    "alter analyze begin change commit flush drop lock rollback set start unlock use".split()
-)
+_PASSED_OVER = {"alter", "analyze", "begin", "change", "commit", "drop", "flush", "lock", "rollback", "set"}
+_PASSED_OVER |= {"start", "unlock", "use"}
 
 
 class Scanner:
@@ -39,7 +39,7 @@ class Scanner:
 
     Attributes:
         path: the file.
-        text: uint8. Some of the unpacked file; `tokenizer.GUARD_BYTES` guards follow `end`.
+        text: uint8. Some of the unpacked file; `GUARD_BYTES` guards follow `end`.
         position: where in `text` to go on.
         end: where the text ends.
         prefix: uint8. The last INSERT up to and with its VALUES.
@@ -48,7 +48,7 @@ class Scanner:
 
     def __init__(self, path: Path, chunk_bytes: int, on_read: Callable[[int], object] | None) -> None:
         self.path = path
-        self.text = np.full(tokenizer.GUARD_BYTES, tokenizer.GUARD, dtype=np.uint8)
+        self.text = np.full(GUARD_BYTES, GUARD, dtype=np.uint8)
         self.position = self.end = 0
         self.prefix = np.zeros(0, dtype=np.uint8)
         self.tables: dict[str, Schema] = {}
@@ -75,7 +75,7 @@ class Scanner:
                 break
             chunks.append(chunk)
             size += len(chunk)
-        room = kept + size + tokenizer.GUARD_BYTES
+        room = kept + size + GUARD_BYTES
         text = self.text if len(self.text) >= room else np.empty(room, dtype=np.uint8)
         text[:kept] = self.text[self.position : self.end]
         self._bytes_before += self.position
@@ -83,11 +83,11 @@ class Scanner:
         for chunk in chunks:
             text[self.end : self.end + len(chunk)] = np.frombuffer(chunk, dtype=np.uint8)
             self.end += len(chunk)
-        text[self.end : self.end + tokenizer.GUARD_BYTES] = tokenizer.GUARD
+        text[self.end : self.end + GUARD_BYTES] = GUARD
         return size > 0
 
     def next_statement(self) -> Schema | InsertHead | None:
-        """Go on to the next CREATE TABLE, which is then read, or INSERT, whose rows are next; None at the end.
+        """Go on to the next CREATE TABLE, and read it, or behind the next VALUES of an INSERT; None at the end.
 
         Raises:
             InputError: what is there is no statement, or the file is cut off.
@@ -145,7 +145,7 @@ class Scanner:
         return repr(text)
 
     def _rest(self) -> memoryview:
-        return memoryview(self.text)[self.position : self.end]
+        return memoryview(self.text.data)[self.position : self.end]
 
     def _pass_blanks(self) -> bool:
         """Go on to what is not blank, and three bytes of it at least if there are; False at the end."""
@@ -184,7 +184,7 @@ class Scanner:
             self.position += len(self._matched(_OTHER_DELIMITER))
         elif word in _PASSED_OVER:
             self.pass_statement()
-        elif self._rest()[:1] == b"<":
+        elif bytes(self._rest()[:1]) == b"<":
             raise self.error("is an HTML or XML page, not a dump; download it again")
         else:
             raise self.error(f"no statement of mysqldump: {self.quoted(self.position)}; the file is damaged")

@@ -45,7 +45,8 @@ class InsertHead:
 
 _INTEGER = {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bool", "boolean", "serial"}
 _FLOAT = {"float", "double", "real", "decimal", "numeric", "dec", "fixed"}
-_NO_COLUMN = set("primary key index unique fulltext spatial constraint foreign check period".split())
+_NO_COLUMN = {"primary", "key", "index", "unique", "fulltext", "spatial", "constraint", "foreign"}
+_NO_COLUMN |= {"check", "period"}
 
 _NAME = rb'(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$\x80-\xff]+)'
 _TABLE = rb"(?:" + _NAME + rb"\s*\.\s*)?(?P<table>" + _NAME + rb")\s*"
