@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from tqdm import tqdm
@@ -37,6 +38,10 @@ class DownloadError(RunError):
     """An address that gives no file, or a file that is not the right one."""
 
 
+class NotThereError(DownloadError):
+    """An address that the server knows nothing of (HTTP 404 or 410)."""
+
+
 class _BrokenOffError(Exception):
     """An attempt that broke off; the next one may go on from where it stopped."""
 
@@ -45,7 +50,26 @@ class _BrokenOffError(Exception):
         self.pause = pause
 
 
-def fetch(address: str, target: Path, check: Callable[[Path], object], *, progress: bool = True) -> None:
+class _Session(requests.Session):
+    """Follows a redirect to another host only where the connection to it is encrypted."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target = super().get_redirect_target(resp)
+        if target is not None:
+            to = urlsplit(urljoin(resp.url, target))
+            if to.scheme != "https" and to.hostname != urlsplit(resp.url).hostname:
+                raise DownloadError(f"{resp.url}: leads to {to.geturl()}, another host without https")
+        return target
+
+
+def fetch(
+    address: str,
+    target: Path,
+    check: Callable[[Path], object],
+    *,
+    progress: bool = True,
+    user_agent: str = USER_AGENT,
+) -> None:
     """Download `address` to `target`, which appears only once it is whole and right.
 
     Until then the bytes lie in ``<target>.part``. A later call, also of another process, goes on from
@@ -57,8 +81,10 @@ def fetch(address: str, target: Path, check: Callable[[Path], object], *, progre
         check: looks at the downloaded file and raises `InputError` if it is not the right one; it is
             then downloaded once more from scratch.
         progress: show a progress bar, on a terminal only.
+        user_agent: what the server is told of who asks.
 
     Raises:
+        NotThereError: the server says that there is no such file.
         DownloadError: the server does not give the file, or gives the wrong one twice.
         RunError: the file cannot be written.
     """
@@ -66,7 +92,7 @@ def fetch(address: str, target: Path, check: Callable[[Path], object], *, progre
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for last in (False, True):
-            _complete(address, part, target.name, progress)
+            _complete(address, part, user_agent, target.name, progress)
             try:
                 check(part)
             except InputError as error:
@@ -82,7 +108,7 @@ def fetch(address: str, target: Path, check: Callable[[Path], object], *, progre
         raise RunError(f"{part}: cannot be written ({error.strerror}); check disk and rights") from error
 
 
-def _complete(address: str, part: Path, label: str, progress: bool) -> None:
+def _complete(address: str, part: Path, user_agent: str, label: str, progress: bool) -> None:
     """Repeat attempts until `part` is whole.
 
     Raises:
@@ -91,7 +117,7 @@ def _complete(address: str, part: Path, label: str, progress: bool) -> None:
     fruitless, furthest = 0, _size(part)
     while True:
         try:
-            _attempt(address, part, label, progress)
+            _attempt(address, part, user_agent, label, progress)
             return
         except _BrokenOffError as error:
             fruitless = 0 if _size(part) > furthest else fruitless + 1
@@ -103,17 +129,20 @@ def _complete(address: str, part: Path, label: str, progress: bool) -> None:
             time.sleep(min(pause, LONGEST_PAUSE_SECONDS))
 
 
-def _attempt(address: str, part: Path, label: str, progress: bool) -> None:
+def _attempt(address: str, part: Path, user_agent: str, label: str, progress: bool) -> None:
     """Ask once for what `part` lacks, and append it."""
     # Stored sizes are those of the file itself only without transparent compression.
-    headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
+    headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
     validator, present = _validator(part), _size(part)
     if present and validator.exists():
         headers |= {"Range": f"bytes={present}-", "If-Range": validator.read_text()}
     try:
-        with requests.get(
-            address, headers=headers, stream=True, timeout=(CONNECT_SECONDS, STALL_SECONDS)
-        ) as response:
+        with (
+            _Session() as session,
+            session.get(
+                address, headers=headers, stream=True, timeout=(CONNECT_SECONDS, STALL_SECONDS)
+            ) as response,
+        ):
             start = _start(response, part, present)
             if start == 0:
                 _remember_version(response, validator)
@@ -137,7 +166,8 @@ def _start(response: requests.Response, part: Path, present: int) -> int:
         _discard(part)
         raise _BrokenOffError("the part is no shorter than the file")
     if response.status_code != 200:
-        raise DownloadError(f"{response.url}: HTTP {response.status_code} {response.reason}")
+        kind = NotThereError if response.status_code in (404, 410) else DownloadError
+        raise kind(f"{response.url}: HTTP {response.status_code} {response.reason}")
     return 0
 
 

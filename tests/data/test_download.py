@@ -105,6 +105,22 @@ def test_wrong_content_is_tried_once_more_and_never_kept(server: Server, tmp_pat
     assert not list(tmp_path.glob("again*"))
 
 
+def test_names_who_asks(server: Server, tmp_path: Path) -> None:
+    server.answers = [whole()]
+    fetch(server.address, tmp_path / "file", is_content, user_agent="other/1 (me@example.org)")
+    assert server.requests[0][1]["User-Agent"] == "other/1 (me@example.org)"
+
+
+def test_follows_redirects_but_not_to_an_open_connection_elsewhere(server: Server, tmp_path: Path) -> None:
+    server.answers = [lambda request: send(request, 302, b"", Location="/moved"), whole()]
+    fetch_content(server, tmp_path)
+    assert [path for path, _ in server.requests] == ["/file.bin", "/moved"]
+    elsewhere = server.address.replace("127.0.0.1", "localhost")
+    server.answers = [lambda request: send(request, 302, b"", Location=elsewhere), whole()]
+    with pytest.raises(DownloadError, match="leads to http://localhost:.* another host without https"):
+        fetch(server.address, tmp_path / "file", is_content)
+
+
 def test_unreachable_server_and_unwritable_folder(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="cannot connect"):
         fetch("http://127.0.0.1:1/file", tmp_path / "file", is_content)
