@@ -16,19 +16,32 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Server:
-    """A server on this machine that gives each request the next of its answers, and the last for ever."""
+    """A server on this machine that gives each request the next of its answers, and the last for ever.
+
+    A path in `routes` has answers of its own. `most_open` is how many requests it has been answering at once.
+    """
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [not_found]
+        self.routes: dict[str, list[Answer]] = {}
+        self.most_open = 0
         self.requests: list[tuple[str, dict[str, str]]] = []
         server = self
+        self._open = 0
+        self._counting = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.requests.append((self.path, dict(self.headers)))
-                answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+                server.count(1)
+                answers = server.routes.get(self.path, server.answers)
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 answer(self)
                 self.close_connection = True
+
+            def nearly_answered(self) -> None:
+                """With the last byte the other side may ask again, before this thread ends."""
+                server.count(-1)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Keep the test output quiet."""
@@ -37,6 +50,11 @@ class Server:
         self.address = f"http://127.0.0.1:{self.http.server_port}/"
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
+
+    def count(self, change: int) -> None:
+        with self._counting:
+            self._open += change
+            self.most_open = max(self.most_open, self._open)
 
     def ranges(self) -> list[str | None]:
         return [headers.get("Range") for _, headers in self.requests]
@@ -54,8 +72,13 @@ def send(
     request.send_header("Content-Length", str(len(body) if declared is None else declared))
     for name, value in headers.items():
         request.send_header(name.replace("_", "-"), value)
+    if not body:
+        request.nearly_answered()  # type: ignore[attr-defined]
     request.end_headers()
-    request.wfile.write(body)
+    if body:
+        request.wfile.write(body[:-1])
+        request.nearly_answered()  # type: ignore[attr-defined]
+        request.wfile.write(body[-1:])
     request.wfile.flush()
 
 

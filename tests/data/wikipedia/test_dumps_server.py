@@ -1,0 +1,478 @@
+"""Dumps from a server that is complete, unfinished, broken, busy, wrong or gone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_server import SENT, Answer, Server, busy, rest, send, truncated, whole
+
+from gramrun.data import download
+from gramrun.data.download import DownloadError
+from gramrun.data.wikipedia import published
+from gramrun.data.wikipedia.dumps_server import fetch_tables
+from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables
+from gramrun.data.wikipedia.published import PublishedFile, verify
+from gramrun.data.wikipedia.sources import locate_wikipedia
+from gramrun.errors import InputError, RunError
+
+NEW, OLD = "20260101", "20251201"
+HTML = b"<!DOCTYPE html><html><body>Please log in to the network</body></html>"
+
+
+def sha1(data: bytes) -> str:
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+
+
+def content(date: str, table: str) -> bytes:
+    return f"{date} {table} ".encode() * 6000
+
+
+def name_of(date: str, table: str) -> str:
+    return f"simplewiki-{date}-{table}.sql.gz"
+
+
+def path_of(date: str, table: str) -> str:
+    return f"/simplewiki/{date}/{name_of(date, table)}"
+
+
+def status_of(date: str, tables: tuple[str, ...] = TABLES, **others: str) -> dict[str, Any]:
+    """A dumpstatus.json in which all jobs are done but `others`."""
+    jobs: dict[str, Any] = {"metacurrentdump": {"status": "waiting", "updated": ""}}
+    for table in tables:
+        data, name = content(date, table), name_of(date, table)
+        facts = {"size": len(data), "url": path_of(date, table), "sha1": sha1(data), "md5": "0" * 32}
+        job = {"status": "done", "updated": "2026-01-02 03:04:05", "files": {name: facts}}
+        if table in others:
+            job = {"status": others[table], "updated": ""}
+        jobs[f"{table.replace('_', '')}table"] = job
+    return {"version": "0.8", "jobs": jobs}
+
+
+def publish(
+    server: Server, date: str, status: dict[str, Any] | None, tables: tuple[str, ...] = TABLES
+) -> None:
+    if status is not None:
+        server.routes[f"/simplewiki/{date}/dumpstatus.json"] = [whole(json.dumps(status).encode())]
+    for table in tables:
+        server.routes[path_of(date, table)] = [whole(content(date, table))]
+
+
+def publish_sums(server: Server, date: str, tables: tuple[str, ...]) -> None:
+    lines = [f"{sha1(content(date, table))}  {name_of(date, table)}\n" for table in tables]
+    lines.append(f"{'0' * 40}  simplewiki-{date}-pages-articles.xml.bz2\n")
+    server.routes[f"/simplewiki/{date}/simplewiki-{date}-sha1sums.txt"] = [whole("".join(lines).encode())]
+
+
+@pytest.fixture
+def site(server: Server) -> Server:
+    """Serve two complete dumps."""
+    links = "".join(f'<a href="{date}/">{date}/</a>  02-Jan-2026\n' for date in (OLD, NEW))
+    index = f'<html><pre><a href="../">../</a>\n{links}<a href="latest/">latest/</a></pre></html>'
+    server.routes["/simplewiki/"] = [whole(index.encode())]
+    for date in (OLD, NEW):
+        publish(server, date, status_of(date))
+    return server
+
+
+def fetched(site: Server, folder: Path, date: str | None = None, **options: Any) -> DumpFiles:
+    """Fetch, and hold every file against what was served."""
+    found = fetch_tables(
+        "simplewiki",
+        date,
+        folder,
+        server=site.address,
+        contact=options.pop("contact", "me@example.org"),
+        **options,
+    )
+    place = folder / "simplewiki" / found.date
+    assert found.origin == str(place)
+    for table, file in found.tables.items():
+        assert file == place / name_of(found.date, table)
+        assert file.read_bytes() == content(found.date, table)
+    assert not list(place.glob("*.part*"))
+    return found
+
+
+def paths(site: Server) -> list[str]:
+    return [path for path, _ in site.requests]
+
+
+def asked(site: Server, table: str, date: str = NEW) -> list[dict[str, str]]:
+    return [headers for path, headers in site.requests if path == path_of(date, table)]
+
+
+# Which dump
+
+
+def test_fetches_all_tables_of_the_newest_dump(site: Server, tmp_path: Path) -> None:
+    found = fetched(site, tmp_path)
+    assert (found.wiki, found.date, tuple(found.tables)) == ("simplewiki", NEW, TABLES)
+    assert found.verified
+    assert paths(site)[:2] == ["/simplewiki/", f"/simplewiki/{NEW}/dumpstatus.json"]
+    assert Counter(paths(site)).most_common(1)[0][1] == 1, "nothing is asked for twice"
+    assert site.most_open == 1, "one connection at a time"
+    again = find_tables(tmp_path, "simplewiki")
+    assert again.tables == found.tables
+    assert verify(again) == found
+
+
+@pytest.mark.parametrize("status", ["waiting", "in-progress", "failed", "skipped"])
+def test_passes_by_a_dump_that_is_not_complete(status: str, site: Server, tmp_path: Path) -> None:
+    publish(site, NEW, status_of(NEW, page_props=status))
+    assert fetched(site, tmp_path).date == OLD
+    assert not (tmp_path / "simplewiki" / NEW).exists()
+
+
+def test_passes_by_a_dump_that_says_nothing_yet(site: Server, tmp_path: Path) -> None:
+    del site.routes[f"/simplewiki/{NEW}/dumpstatus.json"]
+    assert fetched(site, tmp_path).date == OLD
+
+
+def test_a_job_that_is_not_wanted_may_be_unfinished(site: Server, tmp_path: Path) -> None:
+    publish(site, NEW, status_of(NEW, categorylinks="in-progress"))
+    found = fetched(site, tmp_path, tables=("page", "pagelinks", "linktarget", "redirect"))
+    assert found.date == NEW
+    assert tuple(found.tables) == ("page", "pagelinks", "linktarget", "redirect")
+    assert not asked(site, "page_props")
+
+
+def test_says_so_where_no_dump_is_complete(site: Server, tmp_path: Path) -> None:
+    publish(site, NEW, status_of(NEW, pagelinks="waiting", redirect="failed"))
+    publish(site, OLD, status_of(OLD, ("page", "pagelinks")))
+    with pytest.raises(
+        DownloadError,
+        match=rf"/simplewiki/: no dump there is complete \({NEW}: pagelinks is waiting, redirect is failed; "
+        rf"{OLD}: redirect is not in it\)",
+    ):
+        fetched(site, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_takes_the_date_asked_for(site: Server, tmp_path: Path) -> None:
+    assert fetched(site, tmp_path, OLD).date == OLD
+    assert "/simplewiki/" not in paths(site)
+    with pytest.raises(
+        DownloadError, match=rf"20240101/: there is no such dump; simplewiki has {NEW}, {OLD}$"
+    ):
+        fetched(site, tmp_path, "20240101")
+    publish(site, NEW, status_of(NEW, page="in-progress"))
+    with pytest.raises(DownloadError, match=rf"{NEW}/: is not complete \(page is in-progress\)"):
+        fetched(site, tmp_path, NEW)
+    for date in ("latest", "../../etc"):
+        with pytest.raises(InputError, match="is no date of a dump"):
+            fetched(site, tmp_path, date)
+
+
+def test_a_dump_older_than_a_table_is_whole_without_it(site: Server, tmp_path: Path) -> None:
+    older = ("page", "pagelinks", "categorylinks", "redirect", "page_props")
+    publish(site, NEW, status_of(NEW, older))
+    found = fetched(site, tmp_path)
+    assert found.verified
+    assert tuple(found.tables) == older
+
+
+def test_a_wiki_that_is_not_there(site: Server, tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="/nowiki/: HTTP 404"):
+        fetch_tables("nowiki", None, tmp_path, server=site.address)
+
+
+@pytest.mark.parametrize("path", ["/simplewiki/", f"/simplewiki/{NEW}/dumpstatus.json"])
+def test_a_page_of_html_is_no_answer(path: str, site: Server, tmp_path: Path) -> None:
+    site.routes[path] = [whole(HTML)]
+    with pytest.raises(DownloadError, match=rf"{path}: gives a wrong file \(it ") as caught:
+        fetched(site, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert paths(site).count(path) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"version": "0.8"}',
+        b'{"jobs": {"pagetable": 1}}',
+        b'{"jobs": {"pagetable": {}}}',
+        b'{"jobs": {"pagetable": {"status": "done", "files": {"frwiki-20260101-page.sql.gz": {}}}}}',
+    ],
+)
+def test_refuses_what_only_looks_like_a_status(text: bytes) -> None:
+    with pytest.raises(InputError, match=r"it is no dumpstatus\.json of simplewiki 20260101"):
+        published.parse_status(text, "simplewiki", NEW)
+
+
+# Checksums
+
+
+def test_takes_checksums_from_the_list_of_an_older_dump(site: Server, tmp_path: Path) -> None:
+    del site.routes[f"/simplewiki/{OLD}/dumpstatus.json"]
+    publish_sums(site, OLD, ("page", "pagelinks", "categorylinks", "redirect"))
+    found = fetched(site, tmp_path, OLD)
+    assert found.verified
+    assert tuple(found.tables) == ("page", "pagelinks", "categorylinks", "redirect")
+    assert verify(find_tables(tmp_path)) == found
+
+
+def test_completes_a_status_without_checksums(site: Server, tmp_path: Path) -> None:
+    status = status_of(NEW)
+    for job in status["jobs"].values():
+        for facts in job.get("files", {}).values():
+            facts["sha1"] = None
+            del facts["size"]
+    publish(site, NEW, status)
+    found = fetched(site, tmp_path / "without")
+    assert not found.verified
+    assert found.note.startswith("no published checksum for simplewiki-20260101-page.sql.gz, simplewiki-")
+    publish_sums(site, NEW, TABLES)
+    found = fetched(site, tmp_path / "with")
+    assert found.verified
+    assert verify(find_tables(tmp_path / "with")) == found
+
+
+def test_a_wrong_file_is_fetched_once_more(site: Server, tmp_path: Path) -> None:
+    right = content(NEW, "redirect")
+    wrong = right[:-1] + b"x"
+    site.routes[path_of(NEW, "redirect")] = [whole(wrong), whole(right)]
+    assert fetched(site, tmp_path).verified
+    assert len(asked(site, "redirect")) == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [(content(NEW, "redirect")[:-1] + b"x", "sha1 is"), (HTML, f"has {len(HTML)} bytes, not")],
+)
+def test_a_file_that_is_wrong_twice_is_not_kept(
+    wrong: bytes, reason: str, site: Server, tmp_path: Path
+) -> None:
+    site.routes[path_of(NEW, "redirect")] = [whole(wrong)]
+    with pytest.raises(DownloadError, match=rf"redirect\.sql\.gz: gives a wrong file \(.*{reason}"):
+        fetched(site, tmp_path)
+    left = {file.name for file in (tmp_path / "simplewiki" / NEW).iterdir()}
+    before = ("page", "pagelinks", "linktarget", "categorylinks")
+    assert left == {"dumpstatus.json", *(name_of(NEW, table) for table in before)}
+    site.routes[path_of(NEW, "redirect")] = [whole(content(NEW, "redirect"))]
+    assert fetched(site, tmp_path).verified
+    assert len(asked(site, "page")) == 1, "what is there and right is not fetched again"
+
+
+def test_what_is_there_is_only_checked(site: Server, tmp_path: Path) -> None:
+    found = fetched(site, tmp_path)
+    found.tables["pagelinks"].write_bytes(b"damaged since")
+    site.requests.clear()
+    assert fetched(site, tmp_path) == found
+    assert [path for path in paths(site) if path.endswith(".gz")] == [path_of(NEW, "pagelinks")]
+
+
+# Connections
+
+
+def test_goes_on_after_a_break(site: Server, tmp_path: Path) -> None:
+    data = content(NEW, "pagelinks")
+    site.routes[path_of(NEW, "pagelinks")] = [truncated(data), rest(data)]
+    fetched(site, tmp_path)
+    assert [headers.get("Range") for headers in asked(site, "pagelinks")] == [None, f"bytes={SENT}-"]
+    assert site.most_open == 1
+
+
+def stall_after(data: bytes) -> Answer:
+    def answer(request: Any) -> None:
+        send(request, 200, data[:SENT], len(data), ETag='"1"')
+        request.connection.settimeout(5)
+        request.rfile.read(1)  # until the other side gives up
+
+    return answer
+
+
+def test_goes_on_after_a_stall(site: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
+    data = content(NEW, "pagelinks")
+    site.routes[path_of(NEW, "pagelinks")] = [stall_after(data), rest(data)]
+    fetched(site, tmp_path)
+    assert [headers.get("Range") for headers in asked(site, "pagelinks")] == [None, f"bytes={SENT}-"]
+
+
+def test_completes_a_begun_download_rather_than_a_newer_dump(site: Server, tmp_path: Path) -> None:
+    data = content(OLD, "pagelinks")
+    site.routes[path_of(OLD, "pagelinks")] = [truncated(data), lambda request: send(request, 403, b"")]
+    with pytest.raises(DownloadError, match=r"pagelinks\.sql\.gz: HTTP 403"):
+        fetched(site, tmp_path, OLD)
+    site.routes[path_of(OLD, "pagelinks")] = [rest(data)]
+    assert fetched(site, tmp_path).date == OLD
+    assert asked(site, "pagelinks", OLD)[-1]["Range"] == f"bytes={SENT}-"
+    assert len(asked(site, "page", OLD)) == 1
+    assert fetched(site, tmp_path).date == NEW, "once it is complete, the newest one is"
+
+
+def test_waits_as_long_as_the_server_asks(
+    site: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(download.time, "sleep", pauses.append)
+    data = content(NEW, "page")
+    site.routes[path_of(NEW, "page")] = [
+        lambda request: send(request, 503, b"", Retry_After="7"),
+        whole(data),
+    ]
+    fetched(site, tmp_path)
+    assert pauses == [7.0]
+    site.routes[path_of(OLD, "page")] = [busy]
+    with pytest.raises(DownloadError, match="HTTP 503"):
+        fetched(site, tmp_path, OLD)
+
+
+def test_says_who_asks(site: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fetched(site, tmp_path, contact="me@example.org")
+    agents = {headers["User-Agent"] for _, headers in site.requests}
+    assert len(agents) == 1
+    assert re.fullmatch(r"gramrun\S* \(me@example\.org; arXiv:1807\.07187\) requests/\d\S*", agents.pop())
+    assert not caplog.records
+
+
+def test_asks_for_a_contact_where_there_is_none(
+    site: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        fetched(site, tmp_path, contact=None)
+    assert [r.message for r in caplog.records if "--set dump.contact=you@example.org" in r.message]
+    (agent,) = {headers["User-Agent"] for _, headers in site.requests}
+    assert re.fullmatch(r"gramrun\S* \(reproduction of arXiv:1807\.07187\) requests/\d\S*", agent)
+    for contact in ("", "a\r\nHost: b", "a (b)", "ä@example.org"):
+        with pytest.raises(InputError, match="dump.contact="):
+            fetched(site, tmp_path, contact=contact)
+
+
+# The disk
+
+
+def test_refuses_to_begin_what_the_disk_cannot_hold(
+    site: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = sum(len(content(NEW, table)) for table in TABLES)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=needed - 1000))
+    with pytest.raises(RunError, match=rf"need {needed:,} more bytes .* 1,000 too few; make room") as caught:
+        fetched(site, tmp_path)
+    assert not isinstance(caught.value, DownloadError)
+    assert not list(tmp_path.iterdir())
+    part = tmp_path / "simplewiki" / NEW / f"{name_of(NEW, 'page')}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(content(NEW, "page")[:1000])
+    assert fetched(site, tmp_path).verified, "what is there already needs no room"
+
+
+def test_a_place_that_cannot_be_written(site: Server, tmp_path: Path) -> None:
+    (tmp_path / "simplewiki").write_bytes(b"")
+    with pytest.raises(RunError, match="cannot be written"):
+        fetched(site, tmp_path)
+
+
+# Where a dump is looked for
+
+
+def locate(site: Server, downloads: Path, *raw: Path, **options: Any) -> DumpFiles:
+    options = {"source": None, "server": site.address, "contact": "me@example.org", **options}
+    source = options.pop("source")
+    return locate_wikipedia("wikipedia-simple", source, [*raw, downloads], downloads, **options)
+
+
+def by_hand(folder: Path, date: str = NEW, tables: tuple[str, ...] = TABLES) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        (folder / name_of(date, table)).write_bytes(content(date, table))
+    return folder
+
+
+def test_downloads_what_is_nowhere_and_finds_it_again(site: Server, tmp_path: Path) -> None:
+    found = locate(site, tmp_path / "downloads", tmp_path / "raw")
+    assert found.verified
+    site.requests.clear()
+    assert locate(site, tmp_path / "downloads", tmp_path / "raw") == found
+    assert not site.requests
+    assert locate(site, tmp_path / "downloads", date=OLD).date == OLD
+
+
+def test_takes_what_lies_on_the_disk(site: Server, tmp_path: Path) -> None:
+    raw = by_hand(tmp_path / "raw")
+    found = locate(site, tmp_path / "downloads", raw)
+    assert (found.origin, found.verified) == (str(raw), False)
+    assert found.note == "no dumpstatus.json and no sha1sums.txt lie beside the tables"
+    (raw / "dumpstatus.json").write_text(json.dumps(status_of(NEW)))
+    assert locate(site, tmp_path / "downloads", source=raw).verified
+    (raw / name_of(NEW, "page_props")).write_bytes(b"other")
+    found = locate(site, tmp_path / "downloads", raw)
+    assert not found.verified
+    assert "page_props.sql.gz: has 5 bytes, not" in found.note
+    (raw / name_of(NEW, "page_props")).unlink()
+    assert locate(site, tmp_path / "downloads", raw).note.endswith(
+        "page_props.sql.gz was published and is not there"
+    )
+    assert locate(site, tmp_path / "downloads", raw, tables=TABLES[:-1]).verified
+    (raw / "dumpstatus.json").write_bytes(HTML)
+    assert "dumpstatus.json: it is no dumpstatus.json of" in locate(site, tmp_path / "downloads", raw).note
+    assert not site.requests
+
+
+def test_an_unfinished_download_is_not_taken_for_a_dump(site: Server, tmp_path: Path) -> None:
+    site.routes[path_of(NEW, "page_props")] = [lambda request: send(request, 403, b"")]
+    with pytest.raises(
+        RunError, match=r"^wikipedia-simple: not found in 2 places: .*page_props\.sql\.gz: HTTP 403"
+    ):
+        locate(site, tmp_path)
+    with pytest.raises(
+        RunError, match=r"not finished \(.*page_props\.sql\.gz was published and is not there"
+    ):
+        locate(site, tmp_path)
+    publish(site, NEW, status_of(NEW))
+    assert locate(site, tmp_path).verified
+
+
+def test_a_source_is_the_only_place_looked_at(site: Server, tmp_path: Path) -> None:
+    by_hand(tmp_path / "raw")
+    source = by_hand(tmp_path / "source", tables=("page",))
+    with pytest.raises(InputError, match=r"source: simplewiki 20260101 lacks pagelinks and redirect"):
+        locate(site, tmp_path / "downloads", tmp_path / "raw", source=source)
+    assert not site.requests
+
+
+def test_an_error_lists_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "FIRST_PAUSE_SECONDS", 0.01)
+    raw = by_hand(tmp_path / "raw", tables=("page", "pagelinks"))
+    with pytest.raises(RunError) as caught:
+        locate_wikipedia(
+            "wikipedia-simple", None, [tmp_path / "absent", raw], tmp_path, server="http://127.0.0.1:1/"
+        )
+    message = str(caught.value)
+    for part in (
+        "wikipedia-simple: not found in 3 places: ",
+        "absent: does not exist",
+        "raw: simplewiki 20260101 lacks redirect",
+        "http://127.0.0.1:1/simplewiki/: cannot connect",
+        "--source FOLDER",
+    ):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_several_dumps_are_not_answered_by_a_download(site: Server, tmp_path: Path) -> None:
+    raw = by_hand(by_hand(tmp_path / "raw"), OLD)
+    with pytest.raises(InputError, match=r"choose one with --set dump\.date=20260101"):
+        locate(site, tmp_path / "downloads", raw)
+    assert locate(site, tmp_path / "downloads", raw, date=OLD).date == OLD
+    assert not site.requests
+
+
+def test_checks_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with pytest.raises(InputError, match="cannot be read"):
+        PublishedFile("file", None, None).check(file)
+    file.write_bytes(b"abc")
+    PublishedFile("file", 3, "a9993e364706816aba3e25717850c26c9cd0d89d").check(file)  # FIPS 180-4's example
