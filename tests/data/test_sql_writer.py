@@ -1,0 +1,135 @@
+"""Tables written like mysqldump's, read back by a literal parser of one byte at a time."""
+
+import gzip
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gramrun.data import sql_writer
+from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.sql_writer import Literals, constant, new_table, quoted
+from gramrun.errors import InputError, RunError
+
+TABLE = "CREATE TABLE `t` (\n  `number` int(8) NOT NULL,\n  `text` varbinary(255),\n  KEY `k` (`text`)\n);"
+UNESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("Z"): 26}
+
+
+def parse_line(line: bytes) -> list[tuple[int | bytes | None, ...]]:
+    """The rows of one INSERT line, byte by byte."""
+    head = line.index(b" VALUES ") + len(b" VALUES ")
+    rows, p = [], head
+    while True:
+        assert line[p : p + 1] == b"(", line[p : p + 20]
+        row: list[int | bytes | None] = []
+        while line[p : p + 1] != b")":
+            p += 1
+            if line[p : p + 1] == b"'":
+                value = bytearray()
+                p += 1
+                while line[p : p + 1] != b"'":
+                    if line[p : p + 1] == b"\\":
+                        p += 1
+                        value.append(UNESCAPED.get(line[p], line[p]))
+                    else:
+                        value.append(line[p])
+                    p += 1
+                row.append(bytes(value))
+                p += 1
+            else:
+                end = p
+                while line[end : end + 1] not in (b",", b")"):
+                    end += 1
+                text = line[p:end]
+                row.append(None if text == b"NULL" else float(text) if b"." in text else int(text))
+                p = end
+            assert line[p : p + 1] in (b",", b")")
+        rows.append(tuple(row))
+        p += 1
+        if line[p:] == b";\n":
+            return rows
+        assert line[p : p + 1] == b","
+        p += 1
+
+
+def inserts(data: bytes) -> list[bytes]:
+    return [line + b"\n" for line in data.split(b"\n") if line.startswith(b"INSERT")]
+
+
+def write(path, *batches):
+    with new_table(path, TABLE, database="db", completed="2026-01-01 00:00:00") as table:
+        for numbers, texts in batches:
+            table.write([np.array(numbers, dtype=np.int64), texts])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(-(2**62), 2**62), st.binary(max_size=12) | st.sampled_from([b"),(", b"';--", b"\\'"])
+        )
+    )
+)
+def test_every_row_comes_back(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("rows") / "t.sql"
+    literals = quoted(ByteStrings.of(text for _, text in rows))
+    write(path, ([number for number, _ in rows], Literals(literals, np.arange(len(rows)))))
+    assert [row for line in inserts(path.read_bytes()) for row in parse_line(line)] == rows
+
+
+def test_a_line_ends_at_a_megabyte_and_batches_join(tmp_path):
+    numbers = np.arange(-100_000, 100_000)
+    texts = Literals(quoted(ByteStrings.of([b"Foo_(a),(b)"])), np.zeros(50_000, dtype=np.int64))
+    write(tmp_path / "t.sql", *[(part, texts) for part in np.split(numbers, 4)])
+    lines = inserts((tmp_path / "t.sql").read_bytes())
+    lengths = [len(line) for line in lines]
+    assert all(sql_writer.LINE_BYTES - 100 < n <= sql_writer.LINE_BYTES + 2 for n in lengths[:-1])
+    assert len(lengths) == 1 + sum(lengths) // sql_writer.LINE_BYTES
+    assert [row for line in lines for row in parse_line(line)] == [(n, b"Foo_(a),(b)") for n in numbers]
+
+
+def test_a_dump_opens_and_closes_as_mysqldump_does(tmp_path):
+    write(tmp_path / "t.sql", ([1], constant(b"NULL", 1)))
+    text = (tmp_path / "t.sql").read_text()
+    assert text.startswith("-- MySQL dump 10.13  Distrib")
+    assert TABLE in text
+    assert (
+        "LOCK TABLES `t` WRITE;\n/*!40000 ALTER TABLE `t` DISABLE KEYS */;\nINSERT INTO `t` VALUES (1,NULL);\n"
+        in text
+    )
+    assert text.endswith("\n-- Dump completed on 2026-01-01 00:00:00\n")
+
+
+def test_without_rows_there_is_no_insert(tmp_path):
+    write(tmp_path / "t.sql", ([], constant(b"NULL", 0)))
+    assert b"INSERT" not in (tmp_path / "t.sql").read_bytes()
+
+
+def test_a_packed_table_is_the_plain_one_and_repeats_to_the_byte(tmp_path):
+    numbers = np.random.default_rng(0).integers(0, 10**7, 50_000)
+    batch = (numbers, constant(b"0", len(numbers)))
+    for name in ("t.sql", "t.sql.gz", "again.sql.gz"):
+        write(tmp_path / name, batch)
+    plain, packed = (tmp_path / "t.sql").read_bytes(), (tmp_path / "t.sql.gz").read_bytes()
+    assert gzip.decompress(packed) == plain
+    assert packed == (tmp_path / "again.sql.gz").read_bytes()
+    # The official dumps are packed by gzip -6: a reader must meet as much input for as much text.
+    assert len(packed) == pytest.approx(len(zlib.compress(plain, 6)), rel=0.1)
+
+
+def test_an_error_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "t.sql.gz"
+    with pytest.raises(KeyboardInterrupt), new_table(path, TABLE, database="db", completed="x") as table:
+        table.write([np.arange(3), constant(b"NULL", 3)])
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_places_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"t\.sql\.bz2: a table is written to \.sql or \.sql\.gz"):
+        write(tmp_path / "t.sql.bz2")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        write(tmp_path / "file" / "t.sql")
