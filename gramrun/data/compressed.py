@@ -14,10 +14,10 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import zstandard
-from isal import igzip_lib, isal_zlib
+from isal import igzip_lib
 
 from gramrun.errors import InputError
 
@@ -69,7 +69,7 @@ _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
     "bzip2": lambda: bz2.BZ2Decompressor(),
     "zstd": lambda: _Zstd(),
 }
-_DAMAGES: tuple[type[Exception], ...] = (isal_zlib.error, OSError, zstandard.ZstdError, EOFError, ValueError)
+_DAMAGES: tuple[type[Exception], ...] = (cast(type[Exception], igzip_lib.error), OSError, zstandard.ZstdError, EOFError, ValueError)
 
 
 def read_chunks(

@@ -87,7 +87,7 @@ class Scanner:
         return size > 0
 
     def next_statement(self) -> Schema | InsertHead | None:
-        """Go on to the next CREATE TABLE, and read it, or behind the next VALUES of an INSERT; None at the end.
+        """Read the next CREATE TABLE, or the next INSERT as far as its VALUES; None at the end of the file.
 
         Raises:
             InputError: what is there is no statement, or the file is cut off.
