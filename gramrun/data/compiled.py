@@ -13,10 +13,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile a function of arrays and numbers at its first call; later processes find the code on disk.
 
-    numba keeps its cache by the file that a function stands in, so a compiled function that another file
-    calls is not noticed when it changes: kernels call only kernels of their own file.
+    numba compiles anew when the file of the function changes, and does not look at what it calls: whoever
+    changes a compiled function that another file calls deletes the folders ``__pycache__``.
 
     Arguments are not checked: an index out of bounds is undefined behaviour, as in C. Where two threads
     call such functions, both run at once.
     """
     return cast(F, numba.njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: F) -> F:
+    """Compile into the compiled functions that call it, so that the call costs nothing."""
+    return cast(F, numba.njit(cache=True, nogil=True, forceinline=True)(function))

@@ -1,36 +1,53 @@
-"""Eight bytes of an array at once, at any index, for compiled code; numba itself reads whole items only."""
+"""Bytes and words of memory by address, for compiled code in which numba's arrays cost too much.
+
+An array is handed to a compiled function as seven values, its indices are tested for being negative, and a
+slice counts references; an address is one number. The caller answers for the address, as in C.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
 
-import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-
-def _word_pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), ir.IntType(64).as_pointer())
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 
 
-def _load(_typing: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _word_pointer(context, builder, signature.args[0], *arguments)
+def _byte(_typing: Any, address: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        return builder.zext(builder.load(pointer), _WORD)
+
+    return types.int64(types.int64), generate
+
+
+def _word(_typing: Any, address: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
         return builder.load(pointer, align=1)
 
-    return types.uint64(array, types.int64), generate
+    return types.uint64(types.int64), generate
 
 
-def _store(_typing: Any, array: Any, index: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _word_pointer(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], pointer, align=1)
+def _put_byte(_typing: Any, address: Any, byte: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        builder.store(builder.trunc(arguments[1], _BYTE), pointer)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, types.uint64), generate
+    return types.void(types.int64, types.int64), generate
+
+
+def _put_word(_typing: Any, address: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        builder.store(arguments[1], pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint64), generate
 
 
 def _trailing_zeros(_typing: Any, word: Any) -> Any:
@@ -40,9 +57,13 @@ def _trailing_zeros(_typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-# Read eight bytes at any index of a byte array.
-load = cast(Callable[[np.ndarray, int], np.uint64], intrinsic(_load))
-# Write eight bytes at any index of a byte array.
-store = cast(Callable[[np.ndarray, int, np.uint64], None], intrinsic(_store))
+# Read one byte.
+byte_at = cast(Callable[[int], int], intrinsic(_byte))
+# Read eight bytes; the first one is the lowest.
+word_at = cast(Callable[[int], Any], intrinsic(_word))
+# Write one byte.
+put_byte = cast(Callable[[int, int], None], intrinsic(_put_byte))
+# Write eight bytes.
+put_word = cast(Callable[[int, Any], None], intrinsic(_put_word))
 # Count the zero bits below a word's lowest one bit; the word must not be zero.
-trailing_zeros = cast(Callable[[np.uint64], int], intrinsic(_trailing_zeros))
+trailing_zeros = cast(Callable[[Any], int], intrinsic(_trailing_zeros))

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramrun.data.compiled import compiled
+from gramrun.data.compiled import compiled, inlined
+from gramrun.data.machine_words import byte_at
 from gramrun.data.sql_values import (
     after_blanks,
-    after_number,
+    after_rare,
     after_string,
     begins,
-    bytes_value,
     copy_number,
+    copy_rare,
+    copy_string,
     integer,
-    is_blank,
-    skipped_value,
+    is_cut_off,
 )
 
 # What becomes of a column's values.
@@ -39,29 +40,22 @@ NO_VALUE = 5
 NO_SEPARATOR = 6  # after a row
 
 _NEWLINE, _SPACE, _DOUBLE_QUOTE, _HASH, _QUOTE, _OPEN, _CLOSE = 10, 32, 34, 35, 39, 40, 41
-_STAR, _COMMA, _MINUS, _SLASH, _SEMICOLON, _UNDERSCORE, _BACKTICK = 42, 44, 45, 47, 59, 95, 96
+_STAR, _COMMA, _MINUS, _SLASH, _SEMICOLON, _BACKTICK = 42, 44, 45, 47, 59, 96
 
 
-@compiled
-def _is_cut_off(text: np.ndarray, position: int, end: int) -> bool:
-    """Whether the text ends before the value at `position` does, as far as one can tell of a broken one."""
-    byte = text[position]
-    if byte == _UNDERSCORE and begins(text, position, end, b"_binary") != 0:
-        position = after_blanks(text, min(position + 7, end), end)
-        byte = text[position]
-    if position < end and (byte in (_QUOTE, _DOUBLE_QUOTE)):
-        return after_string(text, position, end) < 0
-    while position < end:
-        byte = text[position]
-        if is_blank(byte) or byte in (_COMMA, _CLOSE, _SEMICOLON):
-            return False
-        position += 1
-    return True
+@inlined
+def _stands_at(prefix: np.ndarray, position: int, end: int) -> int:
+    """Whether `prefix` stands at an address: -1, or why the rows end here."""
+    for step in range(len(prefix)):
+        if position + step >= end:
+            return NEEDS_MORE
+        if byte_at(position + step) != prefix[step]:
+            return AT_STATEMENT
+    return -1
 
 
-@compiled
+@inlined
 def _row(
-    text: np.ndarray,
     position: int,
     end: int,
     kinds: np.ndarray,
@@ -69,10 +63,11 @@ def _row(
     row: int,
     integers: np.ndarray,
     offsets: np.ndarray,
-    strings: np.ndarray,
+    strings: int,
+    width: int,
     nulls: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Read one row from behind its opening parenthesis.
+    """Read one row from behind its opening parenthesis; positions and `strings` are addresses.
 
     Returns:
         0 for a whole row, or why there is none, less than 0 where the text ends first; the position behind
@@ -81,23 +76,25 @@ def _row(
     columns = len(kinds)
     for column in range(columns):
         kind, slot = kinds[column], slots[column]
-        if is_blank(text[position]):
-            position = after_blanks(text, position, end)
-        stop = -1
-        if kind == INTEGER:
-            stop, integers[slot, row] = integer(text, position)
-        elif kind == BYTES:
-            stop, write = bytes_value(text, position, end, strings[slot], offsets[slot, row])
-            offsets[slot, row + 1] = write
-        elif kind == NUMBER:
-            stop = after_number(text, position)
-            write = copy_number(text, position, stop, strings[slot], offsets[slot, row])
-            offsets[slot, row + 1] = write
+        position = after_blanks(position)
+        quoted = byte_at(position) in (_QUOTE, _DOUBLE_QUOTE)
+        if kind == SKIPPED:
+            stop = after_string(position, end) if quoted else after_rare(position, end)
+        elif kind == INTEGER:
+            stop, integers[slot, row] = integer(position)
         else:
-            stop = skipped_value(text, position, end)
+            base = strings + slot * width
+            write = base + offsets[slot, row]
+            if kind == NUMBER:
+                stop, write = copy_number(position, write)
+            elif quoted:
+                stop, write = copy_string(position, end, write)
+            else:
+                stop, write = copy_rare(position, end, write)
+            offsets[slot, row + 1] = write - base
         if stop < 0:
-            if begins(text, position, end, b"null") != 1:
-                return (-1 if _is_cut_off(text, position, end) else NO_VALUE), position, column
+            if position + 4 > end or not begins(position, end, b"null"):
+                return (-1 if is_cut_off(position, end) else NO_VALUE), position, column
             stop = position + 4
             if kind != SKIPPED:
                 nulls[slot, row] = True
@@ -105,17 +102,14 @@ def _row(
                 integers[slot, row] = 0
             elif kind != SKIPPED:
                 offsets[slot, row + 1] = offsets[slot, row]
-        if is_blank(text[stop]):
-            stop = after_blanks(text, stop, end)
+        stop = after_blanks(stop)
         if stop >= end:
             return -1, position, column
-        separator = text[stop]
-        if separator == _CLOSE and column + 1 < columns:
-            return TOO_FEW_VALUES, stop, column
-        if separator == _COMMA and column + 1 == columns:
-            return TOO_MANY_VALUES, stop, column
-        if separator != _CLOSE and separator != _COMMA:
+        separator = byte_at(stop)
+        if separator not in (_COMMA, _CLOSE):
             return NO_VALUE, position, column
+        if (separator == _CLOSE) != (column + 1 == columns):
+            return (TOO_FEW_VALUES if separator == _CLOSE else TOO_MANY_VALUES), stop, column
         position = stop + 1
     return 0, position, 0
 
@@ -155,68 +149,75 @@ def read_rows(
         Why it stopped: `NEEDS_MORE`, `AT_STATEMENT`, or what is wrong; where; before what; how many rows
         are in the arrays; and the column that is wrong.
     """
+    address = text.ctypes.data
+    column = 0
+    position += address
+    end += address
     while True:
-        position = after_blanks(text, position, end)
+        position = after_blanks(position)
         if position >= end:
-            return NEEDS_MORE, position, place, rows, 0
-        byte = text[position]
+            why = NEEDS_MORE
+            break
+        byte = byte_at(position)
         if place == AFTER_ROW:
+            why = NO_SEPARATOR
             if byte == _COMMA:
                 place = BEFORE_ROW
             elif byte == _SEMICOLON:
                 place = BEFORE_STATEMENT
             else:
-                return NO_SEPARATOR, position, place, rows, 0
+                break
             position += 1
         elif place == BEFORE_ROW:
+            why = NO_ROW
             if byte != _OPEN:
-                return NO_ROW, position, place, rows, 0
+                break
             why, stop, column = _row(
-                text, position + 1, end, kinds, slots, rows, integers, offsets, strings, nulls
-            )
+                position + 1, end, kinds, slots, rows,
+                integers, offsets, strings.ctypes.data, strings.shape[1], nulls,
+            )  # fmt: skip
             if why < 0:
-                return NEEDS_MORE, position, place, rows, 0
-            if why > 0:
-                return why, stop, place, rows, column
+                why = NEEDS_MORE
+                break
             position = stop
+            if why > 0:
+                break
             rows += 1
             place = AFTER_ROW
         else:
-            length = len(prefix)
-            for step in range(length):
-                if position + step >= end:
-                    return NEEDS_MORE, position, place, rows, 0
-                if text[position + step] != prefix[step]:
-                    return AT_STATEMENT, position, place, rows, 0
-            position += length
+            why = _stands_at(prefix, position, end)
+            if why >= 0:
+                break
+            position += len(prefix)
             place = BEFORE_ROW
+    return why, position - address, place, rows, column
 
 
 @compiled
-def _after_line(text: np.ndarray, position: int, end: int) -> int:
+def _after_line(position: int, end: int) -> int:
     while position < end:
         position += 1
-        if text[position - 1] == _NEWLINE:
+        if byte_at(position - 1) == _NEWLINE:
             return position
     return -1
 
 
 @compiled
-def _after_comment(text: np.ndarray, position: int, end: int) -> int:
+def _after_comment(position: int, end: int) -> int:
     position += 2
     while position + 1 < end:
-        if text[position] == _STAR and text[position + 1] == _SLASH:
+        if byte_at(position) == _STAR and byte_at(position + 1) == _SLASH:
             return position + 2
         position += 1
     return -1
 
 
 @compiled
-def _after_name(text: np.ndarray, position: int, end: int) -> int:
+def _after_name(position: int, end: int) -> int:
     position += 1
     while position < end:
         position += 1
-        if text[position - 1] == _BACKTICK:
+        if byte_at(position - 1) == _BACKTICK:
             return position
     return -1
 
@@ -233,25 +234,28 @@ def pass_statement(text: np.ndarray, position: int, end: int) -> tuple[bool, int
     Returns:
         Whether the semicolon came, and where to go on with more text.
     """
+    address = text.ctypes.data
+    position += address
+    end += address
     while position < end:
-        byte = text[position]
+        byte = byte_at(position)
         stop = position + 1
         if byte == _SEMICOLON:
-            return True, stop
+            return True, stop - address
         if byte in (_QUOTE, _DOUBLE_QUOTE):
-            stop = after_string(text, position, end)
+            stop = after_string(position, end)
         elif byte == _BACKTICK:
-            stop = _after_name(text, position, end)
+            stop = _after_name(position, end)
         elif byte == _HASH:
-            stop = _after_line(text, position, end)
+            stop = _after_line(position, end)
         elif byte in (_MINUS, _SLASH):
             if position + 2 >= end:
-                return False, position
-            if byte == _SLASH and text[position + 1] == _STAR:
-                stop = _after_comment(text, position, end)
-            elif byte == _MINUS and text[position + 1] == _MINUS and text[position + 2] <= _SPACE:
-                stop = _after_line(text, position, end)
+                break
+            if byte == _SLASH and byte_at(position + 1) == _STAR:
+                stop = _after_comment(position, end)
+            elif byte == _MINUS and byte_at(position + 1) == _MINUS and byte_at(position + 2) <= _SPACE:
+                stop = _after_line(position, end)
         if stop < 0:
-            return False, position
+            break
         position = stop
-    return False, position
+    return False, position - address
