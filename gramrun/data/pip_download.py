@@ -62,7 +62,7 @@ def download_source(requirement: str, sha256: str, backend: str, folder: Path) -
         pinned.write_text(f"{requirement} --hash=sha256:{sha256}\n")
         before = os.environ.get("PYTHONPATH")
         path = os.pathsep.join([scratch, *([before] if before else [])])
-        options = ["--no-build-isolation", "--requirement", str(pinned)]
+        options = ["--no-binary=:all:", "--no-build-isolation", "--requirement", str(pinned)]
         _pip_download(requirement, options, folder, {"PYTHONPATH": path})
     return next(folder.iterdir())
 

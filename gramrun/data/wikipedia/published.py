@@ -131,7 +131,7 @@ def parse_status(text: bytes, wiki: str, date: str) -> Published:
                 files[table] = _published_file(name, job["files"][name])
             else:
                 unfinished[table] = str(job["status"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         begin = text[:40].decode("ascii", "replace")
         raise InputError(f"it is no {STATUS} of {wiki} {date}: it begins with {begin!r}") from error
     return Published(files, unfinished)

@@ -83,6 +83,6 @@ def locate_wikipedia(
 def _is_download(files: DumpFiles, downloads: Path) -> bool:
     """Whether `files` were fetched here, so that the rest of them can be too."""
     place = Path(files.origin)
-    if place != downloads / files.wiki / files.date:
+    if place.resolve() != (downloads / files.wiki / files.date).resolve():
         return False
     return any((place / name).is_file() for name in (STATUS, sums_name(files.wiki, files.date)))

@@ -202,6 +202,7 @@ def test_a_page_of_html_is_no_answer(path: str, site: Server, tmp_path: Path) ->
         b'{"version": "0.8"}',
         b'{"jobs": {"pagetable": 1}}',
         b'{"jobs": {"pagetable": {}}}',
+        b"[" * 100_000,
         b'{"jobs": {"pagetable": {"status": "done", "files": {"frwiki-20260101-page.sql.gz": {}}}}}',
     ],
 )
@@ -367,6 +368,20 @@ def test_refuses_to_begin_what_the_disk_cannot_hold(
     part.parent.mkdir(parents=True)
     part.write_bytes(content(NEW, "page")[:1000])
     assert fetched(site, tmp_path).verified, "what is there already needs no room"
+
+
+def test_a_disk_that_fills(site: Server, tmp_path: Path) -> None:
+    part = tmp_path / "simplewiki" / NEW / f"{name_of(NEW, 'pagelinks')}.part"
+    part.parent.mkdir(parents=True)
+    part.symlink_to("/dev/full")  # every write fails as on a full disk
+    with pytest.raises(
+        RunError, match=r"pagelinks\.sql\.gz\.part: cannot be written \(No space left"
+    ) as caught:
+        fetched(site, tmp_path)
+    assert not isinstance(caught.value, DownloadError), "another server would not help"
+    part.unlink()
+    assert fetched(site, tmp_path).verified
+    assert len(asked(site, "page")) == 1
 
 
 def test_a_place_that_cannot_be_written(site: Server, tmp_path: Path) -> None:
