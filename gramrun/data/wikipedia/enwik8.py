@@ -220,7 +220,7 @@ def _chunks(file: Path, suffix: str) -> Iterator[bytes]:
     left = BYTES + 1
     try:
         with _opened(file, suffix) as stream:
-            while left and (chunk := stream.read(min(_CHUNK, left))):
+            while chunk := stream.read(min(_CHUNK, left)):
                 left -= len(chunk)
                 yield chunk
     except _DAMAGED as error:

@@ -250,6 +250,7 @@ def test_a_wrong_file_is_fetched_once_more(site: Server, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [(content(NEW, "redirect")[:-1] + b"x", "sha1 is"), (HTML, f"has {len(HTML)} bytes, not")],
+    ids=["one byte", "html"],
 )
 def test_a_file_that_is_wrong_twice_is_not_kept(
     wrong: bytes, reason: str, site: Server, tmp_path: Path
