@@ -89,22 +89,22 @@ def prepare(
 ) -> None:
     """Turn raw data into memory-mapped feature shards.
 
-    CORPUS is one of movielens-100k, movielens-1m, movielens-10m, movielens-25m, movielens-32m,
-    movielens-small, movielens-latest, atomic (RecBole's format, your own data too) and synthetic.
+    CORPUS is one of movielens-100k, -1m, -10m, -25m, -32m, -small, -latest; wikipedia-simple, -fr, -en,
+    -sql (tables of any wiki and year), -xml; enwik8; atomic (RecBole's format, your own data too);
+    synthetic; simple-scale, fr-scale and en-scale (made tables of these Wikipedias' sizes).
     Without --source, raw files are looked for in $GRAMRUN_RAW, then data/raw, then downloaded.
 
     Example: gramrun prepare movielens-100k --output data/movielens-100k
     """
-    from gramrun.preparation import prepare_corpus
+    from gramrun.preparation import describe, prepare_corpus
 
     manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
     sizes = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest["corpus"].items())
     if not written:
         typer.echo(f"{output}: up to date ({sizes}); nothing to do")
         return
-    for name, value in manifest["counts"].items():
-        typer.echo(f"  {name.replace('_', ' ')}: {value:,}")
-    shipped = Path("configs") / corpus / "sogram.yaml"
+    typer.echo("\n".join(describe(manifest)))
+    shipped = Path("configs", corpus, "sogram.yaml")
     config = shipped if shipped.exists() else "CONFIG"
     typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config {config} --set data.path={output}")
 

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gramrun import corpora
 from gramrun.config import PrepareConfig
 from gramrun.config_loading import load_config
-from gramrun.data import atomic, movielens, shards, sources, synthetic
-from gramrun.data.corpus import Corpus
-from gramrun.data.raw_files import RawFiles
+from gramrun.corpora import Found
+from gramrun.data import shards
 from gramrun.data.split import tuning_seed, without_validation
 from gramrun.errors import InputError
 from gramrun.provenance import provenance
 
 PARSER_VERSION = 1  # raise when any reader gives another corpus from the same files
-DOWNLOADS = Path("data/raw")
-
-CORPORA = (*sources.CORPORA, "atomic", "synthetic")
-
-_log = logging.getLogger(__name__)
 
 
 def prepare_corpus(
@@ -33,7 +26,7 @@ def prepare_corpus(
     """Prepare a corpus under `output`.
 
     Args:
-        name: one of `CORPORA`.
+        name: one of `corpora.CORPORA`.
         output: the folder of the shards.
         source: where the raw files are; None to search and download.
         overrides: ``--set`` settings of `PrepareConfig`.
@@ -45,18 +38,14 @@ def prepare_corpus(
     Raises:
         InputError: for an unknown corpus, unusable raw files, or an occupied `output`.
     """
-    if name not in CORPORA:
-        raise InputError(f"no corpus is called {name}; there are {', '.join(CORPORA)}")
     config = load_config(PrepareConfig, None, overrides)
-    raw = _locate(name, source)
-    origin = _origin(name, config, raw)
+    found = corpora.find(name, config, source)
+    fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
+    origin = _origin(name, config, found, fraction)
     known = _existing(output, origin["fingerprint"], force)
     if known is not None:
         return known, False
-    corpus = _read(name, config, raw)
-    if raw is not None and not raw.verified and name != "atomic":
-        _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
-    fraction, seed = config.split.validation_fraction, config.split.seed
+    corpus = found.read()
     if config.split.tuning_fraction is not None:
         corpus = without_validation(corpus, fraction, seed)
         fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
@@ -66,53 +55,30 @@ def prepare_corpus(
     return manifest, True
 
 
-def _locate(name: str, source: Path | None) -> RawFiles | None:
-    if name == "synthetic":
-        if source is not None:
-            raise InputError("synthetic is made, not read; leave --source out")
-        return None
-    if name == "atomic":
-        if source is None:
-            raise InputError("atomic needs --source: the folder with NAME.inter, NAME.item and NAME.user")
-        return atomic.find(source)
-    folders = [Path(raw)] if (raw := os.environ.get("GRAMRUN_RAW")) else []
-    return sources.locate(name, source, [*folders, DOWNLOADS], DOWNLOADS)
+def describe(manifest: Mapping[str, Any]) -> list[str]:
+    """Lines that say what was read and dropped and, of a wiki, its row of the paper's table of corpora."""
+    lines = [f"  {name.replace('_', ' ')}: {value:,}" for name, value in manifest["counts"].items()]
+    if "pages" in manifest["corpus"]:
+        columns = {name: manifest["corpus"][name] for name in ("pages", "links", "ngrams", "categories")}
+        lines.append(f"{'corpus':<20}" + "".join(f"{name:>14}" for name in columns))
+        lines.append(f"{manifest['name']:<20}" + "".join(f"{value:>14,}" for value in columns.values()))
+    return lines
 
 
-def _read(name: str, config: PrepareConfig, raw: RawFiles | None) -> Corpus:
-    if name == "synthetic":
-        return synthetic.generate(**config.synthetic.model_dump())
-    assert raw is not None
-    return atomic.read(raw) if name == "atomic" else movielens.read(name, raw)
-
-
-def _shortfall(name: str, corpus: Corpus) -> str:
-    """Say so where ratings are missing: a file cut off between two lines reads like a whole one."""
-    official, read = sources.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
-    return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
-
-
-def _origin(name: str, config: PrepareConfig, raw: RawFiles | None) -> dict[str, Any]:
+def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> dict[str, Any]:
     """Provenance for the manifest, with the fingerprint of everything that decides the shards."""
     # Settings that are null are left out, so that a new one does not make every prepared corpus another.
-    unused = set() if name == "synthetic" else {"synthetic"}
-    settings = config.model_dump(mode="json", exclude=unused, exclude_none=True)
+    settings = config.model_dump(mode="json", include={"split", *found.sections}, exclude_none=True)
+    settings["split"]["validation_fraction"] = fraction
     deciding: Mapping[str, Any] = {
         "corpus": name,
         "settings": settings,
-        "inputs": _inputs(name, raw),
+        "inputs": dict(found.inputs),
         "parser_version": PARSER_VERSION,
         "schema_version": shards.SCHEMA_VERSION,
     }
     fingerprint = hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
-    found = {"source": raw.origin, "verified": raw.verified, "verification": raw.note} if raw else {}
-    return {**provenance(), **deciding, **found, "fingerprint": fingerprint}
-
-
-def _inputs(name: str, raw: RawFiles | None) -> dict[str, str]:
-    if raw is None:
-        return {}
-    return dict(raw.sha256) if name == "atomic" else movielens.content_sha256(name, raw)
+    return {**provenance(), **deciding, **found.origin, "fingerprint": fingerprint}
 
 
 def _existing(output: Path, fingerprint: str, force: bool) -> dict[str, Any] | None:

@@ -7,18 +7,27 @@ the values where the paper is silent.
 from gramrun.config.base import DataSection, EvaluationSection, Interval, Section
 from gramrun.config.baseline import BaselineConfig, BaselineSection
 from gramrun.config.estimator import EstimatorSection
-from gramrun.config.prepare import PrepareConfig, SplitSection, SyntheticSection
+from gramrun.config.prepare import (
+    DumpSection,
+    PlantedSection,
+    PrepareConfig,
+    SplitSection,
+    SyntheticSection,
+    WikipediaSection,
+)
 from gramrun.config.run import GramErrorSection, ModelSection, PriorSection, RunConfig, TrainSection
 
 __all__ = [
     "BaselineConfig",
     "BaselineSection",
     "DataSection",
+    "DumpSection",
     "EstimatorSection",
     "EvaluationSection",
     "GramErrorSection",
     "Interval",
     "ModelSection",
+    "PlantedSection",
     "PrepareConfig",
     "PriorSection",
     "RunConfig",
@@ -26,4 +35,5 @@ __all__ = [
     "SplitSection",
     "SyntheticSection",
     "TrainSection",
+    "WikipediaSection",
 ]

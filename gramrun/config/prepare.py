@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from gramrun.config.base import Section
@@ -10,7 +13,12 @@ from gramrun.config.base import Section
 class SplitSection(Section):
     """The train/validation split (`gramrun.data.split`)."""
 
-    validation_fraction: float = Field(0.2, gt=0, lt=1, description="expected share of validation pairs")
+    validation_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="expected share of validation pairs; null for the paper's, 0.1 of Wikipedia, else 0.2",
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="another seed gives an independent split")
     tuning_fraction: float | None = Field(
         None,
@@ -38,8 +46,54 @@ class SyntheticSection(Section):
         return self
 
 
+class WikipediaSection(Section):
+    """What of a wiki becomes a corpus (`gramrun.data.wikipedia.corpus`)."""
+
+    graph: Literal["pages", "titles"] = Field(
+        "pages",
+        description="pages: links between articles; titles: from articles to linked titles, pages or not",
+    )
+    min_links: int = Field(
+        1, ge=0, description="pages with fewer links, in and out together, are dropped until none is left"
+    )
+    min_ngram_count: int = Field(10, ge=1, description="titles that a word or pair of words must stand in")
+    min_category_count: int = Field(10, ge=1, description="pages that a visible category must have")
+    categories: bool = Field(True, description="false: do without categorylinks and page_props")
+
+
+class DumpSection(Section):
+    """Which dump of a Wikipedia is taken (`gramrun.data.wikipedia.sources`)."""
+
+    date: str | None = Field(
+        None, pattern=r"^\d{8}$|^latest$", description="such as 20260101; null for the newest complete one"
+    )
+    contact: str | None = Field(
+        None, description="your address or page, told to Wikimedia's servers, which ask for one"
+    )
+
+
+class PlantedSection(Section):
+    """A made wiki (`gramrun.data.wikipedia.planted`); null for what the chosen size has."""
+
+    pages: int | None = Field(None, ge=10, description="articles")
+    links: int | None = Field(None, ge=10, description="distinct links between them")
+    words: int | None = Field(None, ge=1, description="frequent words and pairs of words of titles")
+    categories: int | None = Field(None, ge=1, description="visible categories that are not rare")
+    topics: int | None = Field(None, ge=1, description="the planted dimension")
+    seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
+    generation: Literal["2013", "2016", "2023", "2024", "2025", "2026"] = Field(
+        "2026", description="the year of MediaWiki whose tables are written"
+    )
+    tables: Path | None = Field(
+        None, description="where the tables and their truth go; null for data/raw/planted/CORPUS-GENERATION"
+    )
+
+
 class PrepareConfig(Section):
     """What ``gramrun prepare`` accepts through ``--set``."""
 
     split: SplitSection = SplitSection()
     synthetic: SyntheticSection = SyntheticSection()
+    wikipedia: WikipediaSection = WikipediaSection()
+    dump: DumpSection = DumpSection()
+    planted: PlantedSection = PlantedSection()

@@ -69,7 +69,13 @@ _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
     "bzip2": lambda: bz2.BZ2Decompressor(),
     "zstd": lambda: _Zstd(),
 }
-_DAMAGES: tuple[type[Exception], ...] = (cast(type[Exception], igzip_lib.error), OSError, zstandard.ZstdError, EOFError, ValueError)
+_DAMAGES: tuple[type[Exception], ...] = (
+    cast(type[Exception], igzip_lib.error),
+    OSError,
+    zstandard.ZstdError,
+    EOFError,
+    ValueError,
+)
 
 
 def read_chunks(

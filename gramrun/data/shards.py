@@ -187,7 +187,8 @@ def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Callable[[],
 
 
 def _chosen(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    return values[mask]
+    chosen: np.ndarray = values[mask]
+    return chosen
 
 
 def _frequency(pairs: np.ndarray, in_train: np.ndarray, items: int) -> np.ndarray:

@@ -32,7 +32,9 @@ _ONES = np.uint64(0x0101010101010101)
 _HIGHS = np.uint64(0x8080808080808080)
 _BACKSLASHES = np.uint64(GUARD * 0x0101010101010101)
 _ZEROS = np.uint64(_ZERO * 0x0101010101010101)
-_ABOVE_NINE = np.uint64((0x80 - _NINE - 1) * 0x0101010101010101)  # carries what is above "9" into the high bit
+_ABOVE_NINE = np.uint64(
+    (0x80 - _NINE - 1) * 0x0101010101010101
+)  # carries what is above "9" into the high bit
 _LOW_OF_FOUR = np.uint64(0x000000FF000000FF)
 _MILLIONS_AND_HUNDREDS = np.uint64((1_000_000 << 32) + 100)
 _TEN_THOUSANDS_AND_ONES = np.uint64((10_000 << 32) + 1)
@@ -81,7 +83,7 @@ def begins(position: int, end: int, word: bytes) -> bool:
 
 @inlined
 def _quotes_or_escapes(word: np.uint64, quotes: np.uint64) -> np.uint64:
-    """Set the high bit of each byte that is a quote or backslash; only the lowest set bit is to be trusted."""
+    """Set the high bit of each byte that is a quote or backslash; trust only the lowest set bit."""
     quoted, escaped = word ^ quotes, word ^ _BACKSLASHES
     return (((quoted - _ONES) & ~quoted) | ((escaped - _ONES) & ~escaped)) & _HIGHS
 

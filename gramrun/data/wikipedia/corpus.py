@@ -169,14 +169,19 @@ def _visible_categories(
     chosen[pages] = True
     members = graph.categories.select(chosen, np.ones(len(graph.hidden), dtype=bool))
     sizes = members.column_counts(len(graph.hidden))
-    frequent = sizes >= max(minimum, 1)
-    kept = np.flatnonzero(frequent & ~graph.hidden)
+    rare = ~graph.hidden & (sizes < max(minimum, 1)) & (sizes > 0)
+    kept = np.flatnonzero(~graph.hidden & (sizes > 0) & ~rare)
+    counts = {
+        "category_rows_hidden": int(sizes[graph.hidden].sum()),
+        "category_rows_rare": int(sizes[rare].sum()),
+        "rare_categories": int(rare.sum()),
+    }
     names = _texts(graph.category_names.take(kept), "category")
     order = pc.sort_indices(names).to_numpy()
     visible = np.zeros(len(graph.hidden), dtype=bool)
     visible[kept] = True
     rows = _renumbered(members.select(np.ones(len(members), dtype=bool), visible), order)
-    return rows, names.take(order), {"rare_categories": int((~frequent & ~graph.hidden & (sizes > 0)).sum())}
+    return rows, names.take(order), counts
 
 
 def _texts(strings: ByteStrings, what: str) -> pa.Array:
