@@ -50,6 +50,14 @@ def _put_word(_typing: Any, address: Any, word: Any) -> Any:
     return types.void(types.int64, types.uint64), generate
 
 
+def _item(_typing: Any, address: Any) -> Any:
+    return types.int64(types.int64), _word(_typing, address)[1]
+
+
+def _put_item(_typing: Any, address: Any, item: Any) -> Any:
+    return types.void(types.int64, types.int64), _put_word(_typing, address, item)[1]
+
+
 def _trailing_zeros(_typing: Any, word: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -65,5 +73,9 @@ word_at = cast(Callable[[int], Any], intrinsic(_word))
 put_byte = cast(Callable[[int, int], None], intrinsic(_put_byte))
 # Write eight bytes.
 put_word = cast(Callable[[int, Any], None], intrinsic(_put_word))
+# Read an item of an int64 array.
+item_at = cast(Callable[[int], int], intrinsic(_item))
+# Write an item of an int64 array.
+put_item = cast(Callable[[int, int], None], intrinsic(_put_item))
 # Count the zero bits below a word's lowest one bit; the word must not be zero.
 trailing_zeros = cast(Callable[[Any], int], intrinsic(_trailing_zeros))

@@ -162,7 +162,6 @@ class _Rows:
             texts = ByteStrings(ends, strings[slot, : ends[-1]].copy())
             columns[name] = texts if kind == "bytes" else _floats(texts)
         found = {name: nulls[slot, :rows].copy() for slot, name in enumerate(self._columns)}
-        nulls[:, :rows] = False
         self._rows_before += rows
         self._rows = 0
         yield Batch(rows, columns, {name: where for name, where in found.items() if where.any()})
@@ -205,7 +204,7 @@ class _Rows:
             np.empty((columns, rows), dtype=np.int64),
             np.zeros((columns, rows + 1), dtype=np.int64),
             np.empty((columns, size), dtype=np.uint8),
-            np.zeros((columns, rows), dtype=bool),
+            np.empty((columns, rows), dtype=bool),
         )
 
     def _error(self, why: int, column: str) -> InputError:

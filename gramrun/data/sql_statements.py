@@ -48,7 +48,7 @@ _FLOAT = {"float", "double", "real", "decimal", "numeric", "dec", "fixed"}
 _NO_COLUMN = {"primary", "key", "index", "unique", "fulltext", "spatial", "constraint", "foreign"}
 _NO_COLUMN |= {"check", "period"}
 
-_NAME = rb'(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$\x80-\xff]+)'
+_NAME = rb'(?:`(?:[^`]|``)++`|"(?:[^"]|"")++"|[\w$\x80-\xff]++)'
 _TABLE = rb"(?:" + _NAME + rb"\s*\.\s*)?(?P<table>" + _NAME + rb")\s*"
 _INSERT = re.compile(
     rb"(?:INSERT|REPLACE)\s+(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE)\s+)*(?:INTO\s+)?"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gramrun.data.compiled import compiled, inlined
-from gramrun.data.machine_words import byte_at
+from gramrun.data.machine_words import byte_at, item_at, put_byte, put_item
 from gramrun.data.sql_values import (
     after_blanks,
     after_rare,
@@ -21,6 +21,7 @@ from gramrun.data.sql_values import (
     copy_rare,
     copy_string,
     integer,
+    is_blank,
     is_cut_off,
 )
 
@@ -44,12 +45,12 @@ _STAR, _COMMA, _MINUS, _SLASH, _SEMICOLON, _BACKTICK = 42, 44, 45, 47, 59, 96
 
 
 @inlined
-def _stands_at(prefix: np.ndarray, position: int, end: int) -> int:
-    """Whether `prefix` stands at an address: -1, or why the rows end here."""
-    for step in range(len(prefix)):
+def _stands_at(prefix: int, length: int, position: int, end: int) -> int:
+    """Whether the prefix stands at an address: -1, or why the rows end here."""
+    for step in range(length):
         if position + step >= end:
             return NEEDS_MORE
-        if byte_at(position + step) != prefix[step]:
+        if byte_at(position + step) != byte_at(prefix + step):
             return AT_STATEMENT
     return -1
 
@@ -58,54 +59,63 @@ def _stands_at(prefix: np.ndarray, position: int, end: int) -> int:
 def _row(
     position: int,
     end: int,
-    kinds: np.ndarray,
-    slots: np.ndarray,
+    columns: int,
+    kinds: int,
+    slots: int,
     row: int,
-    integers: np.ndarray,
-    offsets: np.ndarray,
+    room: int,
+    integers: int,
+    offsets: int,
     strings: int,
     width: int,
-    nulls: np.ndarray,
+    nulls: int,
 ) -> tuple[int, int, int]:
-    """Read one row from behind its opening parenthesis; positions and `strings` are addresses.
+    """Read one row from behind its opening parenthesis; the arrays are addresses with room for `room` rows.
 
     Returns:
         0 for a whole row, or why there is none, less than 0 where the text ends first; the position behind
         it, or of what is wrong; and the column that is wrong.
     """
-    columns = len(kinds)
     for column in range(columns):
-        kind, slot = kinds[column], slots[column]
-        position = after_blanks(position)
+        kind, slot = item_at(kinds + 8 * column), item_at(slots + 8 * column)
+        number = integers + 8 * (slot * room + row)
+        offset = offsets + 8 * (slot * (room + 1) + row)
+        if is_blank(byte_at(position)):
+            position = after_blanks(position)
         quoted = byte_at(position) in (_QUOTE, _DOUBLE_QUOTE)
-        if kind == SKIPPED:
+        if kind != SKIPPED:
+            put_byte(nulls + slot * room + row, 0)
+        if kind == INTEGER:
+            stop, value = integer(position)
+            put_item(number, value)
+        elif kind == SKIPPED:
             stop = after_string(position, end) if quoted else after_rare(position, end)
-        elif kind == INTEGER:
-            stop, integers[slot, row] = integer(position)
         else:
             base = strings + slot * width
-            write = base + offsets[slot, row]
+            write = base + item_at(offset)
             if kind == NUMBER:
                 stop, write = copy_number(position, write)
             elif quoted:
                 stop, write = copy_string(position, end, write)
             else:
                 stop, write = copy_rare(position, end, write)
-            offsets[slot, row + 1] = write - base
+            put_item(offset + 8, write - base)
         if stop < 0:
             if position + 4 > end or not begins(position, end, b"null"):
                 return (-1 if is_cut_off(position, end) else NO_VALUE), position, column
             stop = position + 4
             if kind != SKIPPED:
-                nulls[slot, row] = True
+                put_byte(nulls + slot * room + row, 1)
             if kind == INTEGER:
-                integers[slot, row] = 0
+                put_item(number, 0)
             elif kind != SKIPPED:
-                offsets[slot, row + 1] = offsets[slot, row]
-        stop = after_blanks(stop)
+                put_item(offset + 8, item_at(offset))
+        separator = byte_at(stop)
+        if separator not in (_COMMA, _CLOSE):
+            stop = after_blanks(stop)
+            separator = byte_at(stop)
         if stop >= end:
             return -1, position, column
-        separator = byte_at(stop)
         if separator not in (_COMMA, _CLOSE):
             return NO_VALUE, position, column
         if (separator == _CLOSE) != (column + 1 == columns):
@@ -143,13 +153,17 @@ def read_rows(
         integers: int64, shape (s, n).
         offsets: int64, shape (s, n + 1), as in `ByteStrings`, of columns that are no integers.
         strings: uint8, shape (s, bytes), with room for `GUARD_BYTES` more.
-        nulls: bool, shape (s, n), False.
+        nulls: bool, shape (s, n).
 
     Returns:
         Why it stopped: `NEEDS_MORE`, `AT_STATEMENT`, or what is wrong; where; before what; how many rows
         are in the arrays; and the column that is wrong.
     """
-    address = text.ctypes.data
+    # Addresses, as numba counts the references of an array at every call.
+    kinds_at, slots_at, integers_at = kinds.ctypes.data, slots.ctypes.data, integers.ctypes.data
+    offsets_at, strings_at, nulls_at = offsets.ctypes.data, strings.ctypes.data, nulls.ctypes.data
+    address, prefix_at = text.ctypes.data, prefix.ctypes.data
+    columns, length, room, width = len(kinds), len(prefix), nulls.shape[1], strings.shape[1]
     column = 0
     position += address
     end += address
@@ -173,8 +187,8 @@ def read_rows(
             if byte != _OPEN:
                 break
             why, stop, column = _row(
-                position + 1, end, kinds, slots, rows,
-                integers, offsets, strings.ctypes.data, strings.shape[1], nulls,
+                position + 1, end, columns, kinds_at, slots_at, rows,
+                room, integers_at, offsets_at, strings_at, width, nulls_at,
             )  # fmt: skip
             if why < 0:
                 why = NEEDS_MORE
@@ -185,10 +199,10 @@ def read_rows(
             rows += 1
             place = AFTER_ROW
         else:
-            why = _stands_at(prefix, position, end)
+            why = _stands_at(prefix_at, length, position, end)
             if why >= 0:
                 break
-            position += len(prefix)
+            position += length
             place = BEFORE_ROW
     return why, position - address, place, rows, column
 
