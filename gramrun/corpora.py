@@ -166,20 +166,15 @@ def _tables(config: PrepareConfig) -> tuple[str, ...]:
 
 
 def _tables_found(name: str, config: PrepareConfig, files: DumpFiles) -> Found:
-    def wiki(on_read: OnRead | None = None) -> Wiki:
-        return SqlWiki(
-            name, files.origin, files.tables, categories=config.wikipedia.categories, on_read=on_read
-        )
-
-    tables = SqlWiki(name, files.origin, files.tables, categories=config.wikipedia.categories).used
-    used = {table: files.tables[table] for table in tables}
-    return _wiki_found(wiki, used, config, _origin(files))
+    wiki = SqlWiki(name, files.origin, files.tables, categories=config.wikipedia.categories)
+    used = {table: files.tables[table] for table in wiki.used}
+    return _wiki_found(wiki.watched, used, config, _origin(files))
 
 
 def _xml_found(
     name: str, config: PrepareConfig, file: Path, origin: Mapping[str, Any], *, allow_cut_off: bool = False
 ) -> Found:
-    def wiki(on_read: OnRead | None = None) -> Wiki:
+    def wiki(on_read: OnRead) -> Wiki:
         opened = XmlWiki(file, allow_cut_off=allow_cut_off, on_read=on_read)
         opened.name = name
         return opened
@@ -188,7 +183,7 @@ def _xml_found(
 
 
 def _wiki_found(
-    wiki: Callable[[OnRead | None], Wiki],
+    wiki: Callable[[OnRead], Wiki],
     files: Mapping[str, Path],
     config: PrepareConfig,
     origin: Mapping[str, Any],

@@ -6,12 +6,17 @@ each, in time linear in their number where rows are short, and one int32 a pair 
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from gramrun.data.byte_strings import offsets_of
 from gramrun.data.compiled import compiled
+
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,16 @@ class RowBuilder:
         while self._batches:  # popped, so that the memory of one is free before the next
             _scatter(*self._batches.pop(), ends, columns)
         lengths = np.empty(len(self._lengths), dtype=np.int64)
-        _sort_rows(offsets, columns, lengths)
+        # Parts of equally many columns, each in a thread: sorting takes longer than all else here.
+        ends = np.searchsorted(offsets, np.linspace(0, offsets[-1], _THREADS + 1)[1:-1])
+        bounds = [0, *ends.tolist(), len(lengths)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = [pool.submit(_sort_rows, offsets, columns, lengths, a, b) for a, b in pairwise(bounds)]
+            for part in parts:
+                part.result()
         distinct = offsets_of(lengths)
+        if distinct[-1] < offsets[-1]:
+            _close_gaps(offsets, distinct, columns)
         return SparseRows(distinct, columns[: distinct[-1]])
 
 
@@ -116,10 +129,9 @@ def _scatter(rows: np.ndarray, values: np.ndarray, ends: np.ndarray, columns: np
 
 
 @compiled
-def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray) -> None:
-    """Sort each row and move its distinct columns to the end of what is kept so far."""
-    kept = 0
-    for row in range(len(lengths)):
+def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray, first: int, last: int) -> None:
+    """Sort rows first … last − 1, each with its distinct columns in front, whose number is its length."""
+    for row in range(first, last):
         start, end = offsets[row], offsets[row + 1]
         if end - start > 32:
             columns[start:end].sort()
@@ -130,13 +142,21 @@ def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray) ->
                     columns[place] = columns[place - 1]
                     place -= 1
                 columns[place] = value
-        first = kept
+        kept = start
         for position in range(start, end):
-            value = columns[position]  # read before it may be overwritten: kept ≤ position
-            if kept == first or columns[kept - 1] != value:
-                columns[kept] = value
+            if kept == start or columns[kept - 1] != columns[position]:
+                columns[kept] = columns[position]
                 kept += 1
-        lengths[row] = kept - first
+        lengths[row] = kept - start
+
+
+@compiled
+def _close_gaps(offsets: np.ndarray, distinct: np.ndarray, columns: np.ndarray) -> None:
+    """Move what each row keeps from its old start to its new one, which does not lie behind."""
+    for row in range(len(distinct) - 1):
+        shift = offsets[row] - distinct[row]
+        for position in range(distinct[row], distinct[row + 1]):
+            columns[position] = columns[position + shift]
 
 
 @compiled

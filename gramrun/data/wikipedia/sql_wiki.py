@@ -8,6 +8,7 @@ Source: MediaWiki's manual pages of the six tables, mediawiki.org/wiki/Manual:Pa
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -43,7 +44,6 @@ class SqlWiki:
         tables: the file of each table by its name: ``page``, ``pagelinks``, ``redirect``; ``linktarget``
             where links have numbers; ``categorylinks`` and ``page_props`` for categories.
         categories: whether categories will be asked for.
-        on_read: gets how many bytes of a file have been read since it was last called.
 
     Raises:
         InputError: a table that this generation needs is missing, or lacks a column that every generation
@@ -57,12 +57,11 @@ class SqlWiki:
         tables: Mapping[str, Path],
         *,
         categories: bool = True,
-        on_read: Callable[[int], object] | None = None,
     ) -> None:
         self.name = name
         self._origin = origin
         self._tables = tables
-        self._on_read = on_read
+        self._on_read: Callable[[int], object] | None = None
         self._columns = {
             "page": self._require("page", _PAGE),
             "pagelinks": self._require("pagelinks", ("pl_from",)),
@@ -78,6 +77,12 @@ class SqlWiki:
             if categories
             else None
         )
+
+    def watched(self, on_read: Callable[[int], object]) -> SqlWiki:
+        """The same tables; `on_read` gets how many bytes of a file were read since it was last called."""
+        wiki = copy.copy(self)
+        wiki._on_read = on_read
+        return wiki
 
     @property
     def used(self) -> tuple[str, ...]:
