@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gramrun.files import sha256_of
+
 _PIECE_BYTES = 1 << 24
 
 
@@ -39,6 +41,12 @@ def write_array(path: Path, array: np.ndarray) -> dict[str, Any]:
         for piece in _pieces(array):
             out.write(piece)
     return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> dict[str, Any]:
+    """Write Parquet and give its size and SHA-256, as `write_array` does."""
+    frame.to_parquet(path, index=False)
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def _pieces(array: np.ndarray) -> list[memoryview]:
@@ -73,9 +81,9 @@ class ContentHash:
 
     def add_table(self, name: str, frame: pd.DataFrame) -> None:
         """Take a table's name and what it says, as CSV."""
+        text = f"{name}\n{frame.to_csv(index=False, lineterminator=chr(10))}".encode()
         self._wait()
-        self._digest.update(f"{name}\n".encode())
-        self._digest.update(frame.to_csv(index=False, lineterminator="\n").encode())
+        self._digest.update(text)
 
     def hexdigest(self) -> str:
         """The hash of all that was added, as 64 hex digits."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramrun.data.content import ContentHash, write_array
+from gramrun.data.content import ContentHash, write_array, write_table
 from gramrun.data.corpus import Corpus, Feature, Side
 from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
@@ -146,26 +147,25 @@ def write_corpus(
 def _write_files(corpus: Corpus, in_validation: np.ndarray, folder: Path) -> tuple[str, dict[str, Any]]:
     """Write everything but the manifest; return the hash of the contents, and size and SHA-256 by file.
 
-    Each array is made just before it is written, so that of the pairs of a large corpus only one column
-    more is in memory.
+    Each array is made while the one before it is written and hashed, so that of the pairs of a large corpus
+    two columns more are in memory.
     """
-    files: dict[str, Any] = {}
-    with ContentHash() as content:
+    files: dict[str, Future[dict[str, Any]]] = {}
+    for name in ("left", "pairs", "right", "vocabularies"):
+        (folder / name).mkdir()
+    with ContentHash() as content, ThreadPoolExecutor(1) as writer:
+        previous: Future[dict[str, Any]] | None = None
         for name, make in sorted(_arrays(corpus, in_validation).items()):
             array = make()
             content.add_array(name, array)
-            (folder / name).parent.mkdir(exist_ok=True)
-            files[name] = write_array(folder / name, array)
-        (folder / "vocabularies").mkdir()
+            if previous is not None:
+                previous.result()
+            previous = files[name] = writer.submit(write_array, folder / name, array)
         for name, frame in sorted(corpus.vocabularies.items()):
+            file = f"vocabularies/{name}.parquet"
+            files[file] = writer.submit(write_table, folder / file, frame)
             content.add_table(name, frame)
-            file = folder / "vocabularies" / f"{name}.parquet"
-            frame.to_parquet(file, index=False)
-            files[file.relative_to(folder).as_posix()] = {
-                "bytes": file.stat().st_size,
-                "sha256": sha256_of(file),
-            }
-        return content.hexdigest(), files
+        return content.hexdigest(), {name: written.result() for name, written in sorted(files.items())}
 
 
 def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
@@ -192,7 +192,7 @@ def _chosen(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _frequency(pairs: np.ndarray, in_train: np.ndarray, items: int) -> np.ndarray:
-    return count_values(pairs[in_train], items).astype(np.int32)
+    return count_values(pairs, items, in_train).astype(np.int32)
 
 
 def _describe_side(side: Side) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Pairs of numbers as sorted rows without duplicates: what links and memberships become.
 
 Pairs arrive in batches, in any order. They are counted by row, scattered to their rows and sorted within
-each, in time linear in their number where rows are short, and one int32 a pair beside the batches.
+each, with one int32 a pair beside the batches.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from gramrun.data.byte_strings import offsets_of
 from gramrun.data.compiled import compiled
 
+_KEYS_AT_ONCE = 1 << 18  # 2 MB of them, as a core's cache holds
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -58,11 +59,9 @@ class SparseRows:
             return self
         numbers = np.where(kept_columns, np.cumsum(kept_columns) - 1, -1).astype(np.int32)
         lengths = np.zeros(len(self), dtype=np.int64)
-        _count_kept(self.offsets, self.columns, kept_rows, numbers, lengths)
-        offsets = offsets_of(lengths[kept_rows])
-        columns = np.empty(offsets[-1], dtype=np.int32)
-        _copy_kept(self.offsets, self.columns, kept_rows, numbers, columns)
-        return SparseRows(offsets, columns)
+        columns = np.empty(len(self.columns), dtype=np.int32)
+        kept = _copy_kept(self.offsets, self.columns, kept_rows, numbers, columns, lengths)
+        return SparseRows(offsets_of(lengths[kept_rows]), columns[:kept])
 
 
 class RowBuilder:
@@ -91,7 +90,7 @@ class RowBuilder:
         while self._batches:  # popped, so that the memory of one is free before the next
             _scatter(*self._batches.pop(), ends, columns)
         lengths = np.empty(len(self._lengths), dtype=np.int64)
-        # Parts of equally many columns, each in a thread: sorting takes longer than all else here.
+        # Parts of equally many columns, each in a thread.
         ends = np.searchsorted(offsets, np.linspace(0, offsets[-1], _THREADS + 1)[1:-1])
         bounds = [0, *ends.tolist(), len(lengths)]
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -104,14 +103,28 @@ class RowBuilder:
         return SparseRows(distinct, columns[: distinct[-1]])
 
 
-def count_values(values: np.ndarray, size: int) -> np.ndarray:
+def count_values(values: np.ndarray, size: int, chosen: np.ndarray | None = None) -> np.ndarray:
     """How often each of 0, …, size − 1 stands in `values` (int32): int64, shape (size,).
 
     Unlike `numpy.bincount` it makes no int64 copy of the values.
+
+    Args:
+        values: shape (n,).
+        size: one more than the largest value.
+        chosen: bool, shape (n,). Which values count; all by default.
     """
     counts = np.zeros(size, dtype=np.int64)
-    _count(values, counts)
+    if chosen is None:
+        _count(values, counts)
+    else:
+        _count_chosen(values, chosen, counts)
     return counts
+
+
+@compiled
+def _count_chosen(values: np.ndarray, chosen: np.ndarray, counts: np.ndarray) -> None:
+    for position in range(len(values)):
+        counts[values[position]] += chosen[position]
 
 
 @compiled
@@ -128,24 +141,47 @@ def _scatter(rows: np.ndarray, values: np.ndarray, ends: np.ndarray, columns: np
         ends[row] += 1
 
 
-@compiled
 def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray, first: int, last: int) -> None:
-    """Sort rows first … last − 1, each with its distinct columns in front, whose number is its length."""
+    """Sort rows first … last − 1, each with its distinct columns in front, whose number is its length.
+
+    Many rows at once, as 64-bit keys of row and column: numpy sorts these with vector instructions, ten
+    times as fast as row by row.
+    """
+    while first < last:
+        end = int(np.searchsorted(offsets, offsets[first] + _KEYS_AT_ONCE, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        keys = np.empty(offsets[end] - offsets[first], dtype=np.uint64)
+        _make_keys(offsets, columns, first, end, keys)
+        keys.sort()
+        _take_distinct(offsets, columns, first, end, keys, lengths)
+        first = end
+
+
+@compiled
+def _make_keys(offsets: np.ndarray, columns: np.ndarray, first: int, last: int, keys: np.ndarray) -> None:
+    base = offsets[first]
     for row in range(first, last):
-        start, end = offsets[row], offsets[row + 1]
-        if end - start > 32:
-            columns[start:end].sort()
-        else:
-            for position in range(start + 1, end):
-                value, place = columns[position], position
-                while place > start and columns[place - 1] > value:
-                    columns[place] = columns[place - 1]
-                    place -= 1
-                columns[place] = value
+        high = np.uint64(row - first) << np.uint64(32)
+        for position in range(offsets[row], offsets[row + 1]):
+            keys[position - base] = high | np.uint64(columns[position])
+
+
+@compiled
+def _take_distinct(
+    offsets: np.ndarray,
+    columns: np.ndarray,
+    first: int,
+    last: int,
+    keys: np.ndarray,
+    lengths: np.ndarray,
+) -> None:
+    base = offsets[first]
+    for row in range(first, last):
+        start = offsets[row]
         kept = start
-        for position in range(start, end):
-            if kept == start or columns[kept - 1] != columns[position]:
-                columns[kept] = columns[position]
+        for position in range(start, offsets[row + 1]):
+            if position == start or keys[position - base] != keys[position - base - 1]:
+                columns[kept] = np.int32(keys[position - base] & np.uint64(0xFFFFFFFF))
                 kept += 1
         lengths[row] = kept - start
 
@@ -160,24 +196,21 @@ def _close_gaps(offsets: np.ndarray, distinct: np.ndarray, columns: np.ndarray) 
 
 
 @compiled
-def _count_kept(
-    offsets: np.ndarray, columns: np.ndarray, kept_rows: np.ndarray, numbers: np.ndarray, lengths: np.ndarray
-) -> None:
-    for row in range(len(lengths)):
-        if kept_rows[row]:
-            for position in range(offsets[row], offsets[row + 1]):
-                lengths[row] += numbers[columns[position]] >= 0
-
-
-@compiled
 def _copy_kept(
-    offsets: np.ndarray, columns: np.ndarray, kept_rows: np.ndarray, numbers: np.ndarray, copied: np.ndarray
-) -> None:
+    offsets: np.ndarray,
+    columns: np.ndarray,
+    kept_rows: np.ndarray,
+    numbers: np.ndarray,
+    copied: np.ndarray,
+    lengths: np.ndarray,
+) -> int:
     end = 0
     for row in range(len(kept_rows)):
         if kept_rows[row]:
+            start = end
             for position in range(offsets[row], offsets[row + 1]):
                 number = numbers[columns[position]]
-                if number >= 0:
-                    copied[end] = number
-                    end += 1
+                copied[end] = number  # and written over where it is not kept
+                end += number >= 0
+            lengths[row] = end - start
+    return end

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gramrun.data.background import in_background
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.compiled import compiled
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
@@ -55,6 +56,8 @@ LINK_CLASSES = (
     _SELF,
     _THROUGH,
 ) = range(len(LINK_CLASSES))
+_BROKEN = -100  # the end of a target that is a redirect to no article
+_VIA_REDIRECT = 1 << 30  # added to the row where a redirect ends; rows are below
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _number_targets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each number of ``linktarget`` the row of its title, and the row of its category."""
     target_of, category_of = NumberMap(UNKNOWN_NUMBER), NumberMap(UNKNOWN_NUMBER)
-    for batch in batches:
+    for batch in in_background(batches):
         targets = _rows_of_titles(ByTitle(batch.namespaces, batch.titles), index, grow=grow)
         target_of.set(batch.numbers, targets, "lt_id")
         rows = batch.namespaces == CATEGORIES
@@ -156,16 +159,18 @@ def _read_links(
 ) -> tuple[SparseRows, dict[str, int]]:
     tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
     builder = RowBuilder(len(pages))
+    end_of = _follow(target_of, final, grow)
     read = 0
-    for batch in wiki.links():
+    for batch in in_background(wiki.links()):
         read += len(batch.sources)
-        if isinstance(batch.targets, ByNumber):
-            targets = look_up(target_of, batch.targets.numbers, UNKNOWN_NUMBER)
-        else:
-            targets = _rows_of_titles(batch.targets, index, grow=grow)
+        # One random access a pass: the processor then has many of them under way at once.
         sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
-        kept = _classify(sources, targets, pages.is_redirect, final, grow, tally)
-        builder.add(sources[:kept].copy(), targets[:kept].copy())
+        if isinstance(batch.targets, ByNumber):
+            ends = look_up(end_of, batch.targets.numbers, UNKNOWN_NUMBER)
+        else:
+            ends = _follow(_rows_of_titles(batch.targets, index, grow=grow), final, grow)
+        kept = _judge(sources, ends, pages.is_redirect, tally)
+        builder.add(sources[:kept].copy(), ends[:kept].copy())
     gathered = builder.pairs
     links = builder.build()
     counts = {
@@ -181,7 +186,7 @@ def _read_categories(
 ) -> tuple[SparseRows, dict[str, int]]:
     builder = RowBuilder(len(pages))
     counts = {"category_rows_read": 0, "category_rows_dropped_source": 0, "category_rows_without_target": 0}
-    for batch in wiki.category_links() if wanted else ():
+    for batch in in_background(wiki.category_links()) if wanted else ():
         sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
         categories = _categories_of(batch, index, category_of)
         from_article = sources >= 0
@@ -208,43 +213,57 @@ def _hidden(wiki: Wiki, pages: PageTable, index: TitleIndex) -> np.ndarray:
 
 
 @compiled
-def _classify(
-    sources: np.ndarray,
-    targets: np.ndarray,
-    is_redirect: np.ndarray,
-    final: np.ndarray,
-    missing_pages: bool,
-    tally: np.ndarray,
-) -> int:
-    """Judge each link; move the kept ones, resolved, to the front of both arrays, and count the others."""
+def _follow(targets: np.ndarray, final: np.ndarray, missing_pages: bool) -> np.ndarray:
+    """Where targets lead in the end: a row, plus `_VIA_REDIRECT` if not their own; or why to none.
+
+    Args:
+        targets: rows or codes, int32.
+        final: of `resolve_redirects`.
+        missing_pages: a redirect to no article is a target of its own, like a title without a page.
+    """
+    ends = targets.copy()
+    for position in range(len(targets)):
+        target = targets[position]
+        if 0 <= target < len(final) and final[target] != target:
+            if final[target] >= 0:
+                ends[position] = final[target] + _VIA_REDIRECT
+            elif not missing_pages:
+                ends[position] = _BROKEN
+    return ends
+
+
+@compiled
+def _judge(sources: np.ndarray, ends: np.ndarray, is_redirect: np.ndarray, tally: np.ndarray) -> int:
+    """Count each link in its class, and move those that are kept to the front of both arrays.
+
+    Args:
+        sources: rows of pages, or codes.
+        ends: what `_follow` gives.
+        is_redirect: of `PageTable`.
+        tally: counts of `LINK_CLASSES`, which grow.
+
+    Returns:
+        How many are kept.
+    """
     kept = 0
     for position in range(len(sources)):
-        source, target = sources[position], targets[position]
-        if source == OTHER_NAMESPACE:
-            tally[_FROM_OTHER] += 1
-        elif source < 0:
-            tally[_FROM_MISSING] += 1
+        source, end = sources[position], ends[position]
+        if source < 0:
+            tally[_FROM_OTHER if source == OTHER_NAMESPACE else _FROM_MISSING] += 1
         elif is_redirect[source]:
             tally[_FROM_REDIRECT] += 1
-        elif target == OTHER_NAMESPACE:
-            tally[_TO_OTHER] += 1
-        elif target == UNKNOWN_NUMBER:
-            tally[_NO_TARGET] += 1
-        elif target < 0:
-            tally[_TO_MISSING] += 1
+        elif end < 0:
+            if end == OTHER_NAMESPACE:
+                tally[_TO_OTHER] += 1
+            elif end == UNKNOWN_NUMBER:
+                tally[_NO_TARGET] += 1
+            else:
+                tally[_TO_BROKEN if end == _BROKEN else _TO_MISSING] += 1
+        elif end & (_VIA_REDIRECT - 1) == source:
+            tally[_SELF] += 1
         else:
-            end = target
-            if target < len(final) and is_redirect[target]:
-                if final[target] >= 0:
-                    end = final[target]
-                elif not missing_pages:
-                    tally[_TO_BROKEN] += 1
-                    continue
-            if end == source:
-                tally[_SELF] += 1
-                continue
-            tally[_THROUGH] += end != target
+            tally[_THROUGH] += end >= _VIA_REDIRECT
             sources[kept] = source
-            targets[kept] = end
+            ends[kept] = end & (_VIA_REDIRECT - 1)
             kept += 1
     return kept

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gramrun.data.background import in_background
 from gramrun.data.byte_strings import ByteStrings, NotTextError
 from gramrun.data.compiled import compiled
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
@@ -102,7 +103,7 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
     numbers, titles, redirects = [], [], []
     category_numbers, category_titles = [], []
     read = 0
-    for batch in batches:
+    for batch in in_background(batches):
         read += len(batch.numbers)
         row_of.set(batch.numbers, OTHER_NAMESPACE, "page_id")
         rows = batch.namespaces == ARTICLES

@@ -15,6 +15,7 @@ from gramrun.data.compiled import compiled
 
 ABSENT = -1
 
+LARGEST_SIZE = 2**30
 _FIRST_SLOTS = 1 << 12
 _SLOTS_PER_TITLE = 2  # at least; more slots mean fewer probes and more memory
 
@@ -77,7 +78,7 @@ class TitleIndex:
 
     def _make_room(self, titles: int, data: int) -> None:
         """Have place for so many titles more, of so many bytes in all, even if each is new."""
-        assert self._count + titles < 2**31 - 1, "numbers are int32"
+        assert self._count + titles < LARGEST_SIZE, "numbers are int32, and graphs need a bit of them"
         self._offsets = _grown(self._offsets, self._count + titles + 1)
         self._data = _grown(self._data, int(self._offsets[self._count]) + data)
         slots = len(self._slots)

@@ -7,12 +7,16 @@ that are written without blanks get long words and so few n-grams that are frequ
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
 
+_THREADS = min(4, os.cpu_count() or 1)
 _NOT_IN_WORDS = r"[^\p{L}\p{M}\p{N}]+"
 
 
@@ -61,16 +65,21 @@ def title_ngrams(titles: pa.Array, minimum: int) -> tuple[SparseRows, pa.Array]:
 
 def _words(titles: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
     """All words in order: their titles (int32), their codes (int32), and the text of each code."""
+    bounds = np.linspace(0, len(titles), _THREADS + 1).astype(int).tolist()
+    with ThreadPoolExecutor(_THREADS) as pool:  # Arrow's functions run without Python's lock
+        parts = list(pool.map(lambda start, end: _split(titles[start:end]), bounds[:-1], bounds[1:]))
+    rows = np.concatenate([rows + start for (rows, _), start in zip(parts, bounds[:-1], strict=True)])
+    encoded = pc.dictionary_encode(pa.concat_arrays([words for _, words in parts]))
+    return rows.astype(np.int32), encoded.indices.to_numpy().astype(np.int32), encoded.dictionary
+
+
+def _split(titles: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """The words of some titles, with the number of the title of each."""
     plain = pc.utf8_lower(pc.utf8_normalize(titles, form="NFKC"))
     split = pc.split_pattern_regex(plain, pattern=_NOT_IN_WORDS)
     words, rows = pc.list_flatten(split), pc.list_parent_indices(split)
     real = pc.not_equal(words, pa.scalar("", words.type))  # at both ends of "(a)"
-    encoded = pc.dictionary_encode(words.filter(real))
-    return (
-        rows.filter(real).to_numpy().astype(np.int32),
-        encoded.indices.to_numpy().astype(np.int32),
-        encoded.dictionary,
-    )
+    return rows.filter(real).to_numpy(), words.filter(real)
 
 
 def _frequent(rows: np.ndarray, codes: np.ndarray, titles: int, size: int, minimum: int) -> np.ndarray:

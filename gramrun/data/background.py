@@ -1,0 +1,54 @@
+"""An iterator that works ahead in a thread of its own, for steps that do not hold Python's lock."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_AHEAD = 2
+
+
+def in_background(items: Iterator[T], ahead: int = _AHEAD) -> Generator[T]:
+    """Give what `items` gives, made by a second thread while the caller works.
+
+    Closing the generator, or leaving it by an exception, ends the thread and closes `items`, if it can be.
+
+    Args:
+        items: any iterator; its errors are raised in the caller's thread.
+        ahead: how many items may wait for the caller.
+    """
+    made: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(ahead)
+    stop = threading.Event()
+
+    def make() -> None:
+        try:
+            for item in items:
+                made.put((item,))
+                if stop.is_set():
+                    return
+            made.put(None)
+        except BaseException as error:  # raised again where the items are taken
+            made.put(error)
+        finally:
+            if isinstance(items, Generator):
+                items.close()
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while (taken := made.get()) is not None:
+            if isinstance(taken, BaseException):
+                raise taken
+            yield taken[0]
+    finally:
+        stop.set()
+        # The thread puts one more item at most: it must not wait for room.
+        with contextlib.suppress(queue.Empty):
+            while True:
+                made.get_nowait()
+        thread.join()

@@ -1,0 +1,71 @@
+"""`in_background` is the iterator itself, and its thread ends with it."""
+
+import threading
+import time
+
+import pytest
+
+from gramrun.data.background import in_background
+
+
+def test_items_come_in_order_and_from_another_thread():
+    threads = []
+
+    def items():
+        for item in range(100):
+            threads.append(threading.current_thread())
+            yield item
+
+    assert list(in_background(items())) == list(range(100))
+    assert threading.current_thread() not in threads
+    assert not threads[0].is_alive()
+
+
+def test_an_error_is_raised_after_the_items_before_it():
+    def items():
+        yield 1
+        raise ValueError("broken")
+
+    taken = in_background(items())
+    assert next(taken) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(taken)
+
+
+def test_closing_ends_the_thread_and_the_iterator():
+    closed, made = threading.Event(), []
+
+    def items():
+        try:
+            while True:
+                made.append(None)
+                yield len(made)
+        finally:
+            closed.set()
+
+    before = threading.active_count()
+    taken = in_background(items(), ahead=1)
+    assert next(taken) == 1
+    taken.close()
+    assert closed.is_set()
+    assert threading.active_count() == before
+    assert len(made) <= 4
+
+
+def test_it_works_ahead():
+    """Three items wait for a caller who has taken one: two in the queue, one that has no room yet."""
+    made = []
+
+    def items():
+        for item in range(10):
+            made.append(item)
+            yield item
+
+    taken = in_background(items(), ahead=2)
+    next(taken)
+    deadline = time.monotonic() + 5
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert len(made) == 4
+    taken.close()
