@@ -1,9 +1,9 @@
 """The unpacked bytes of a gzip, bzip2, Zstandard or plain file, in chunks, unpacked by a second thread.
 
-The formats are told by their first bytes: RFC 1952, section 2.3.1 (gzip); "BZh" (bzip2); RFC 8878, section
-3.1.1 (Zstandard). Files of several members, streams or frames are read to the last one. gzip goes through
-isal, which unpacks several times faster than zlib. bzip2 is unpacked by one thread, as its blocks are not
-aligned to bytes.
+The formats are told by their first bytes: RFC 1952, section 2.3.1 (gzip); RFC 8878, section 3.1.1
+(Zstandard); the magic numbers of bzip2's stream and block. Files of several members, streams or frames are
+read to the last one. gzip goes through isal, which unpacks several times faster than zlib. bzip2 is unpacked
+by one thread: its blocks could be unpacked side by side, but begin at any bit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import queue
+import re
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -23,7 +24,11 @@ from gramrun.errors import InputError
 
 CHUNK_BYTES = 4 << 20
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC = {
+    re.compile(rb"\x1f\x8b\x08"): "gzip",
+    re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): "bzip2",  # pi, or for no blocks its square root
+    re.compile(rb"\x28\xb5\x2f\xfd"): "zstd",
+}
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
 # zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
@@ -149,7 +154,7 @@ def _packing(path: Path, file: BinaryIO) -> str | None:
     file.seek(0)
     if not first:
         raise InputError(f"{path}: is empty; download it again")
-    packing = next((name for magic, name in _MAGIC.items() if first.startswith(magic)), None)
+    packing = next((name for magic, name in _MAGIC.items() if magic.match(first)), None)
     promised = _SUFFIXES.get(path.suffix)
     if promised is not None and packing != promised:
         html = first.lstrip()[:1] == b"<"

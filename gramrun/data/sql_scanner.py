@@ -28,7 +28,7 @@ _BLANKS = re.compile(rb"[ \t-\r]*")
 _WORD = re.compile(rb"[A-Za-z]+")
 _LINE = re.compile(rb"[^\n]*\n")
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
-_OTHER_DELIMITER = re.compile(rb"DELIMITER[ \t]+[^;\s].*?\nDELIMITER[ \t]+;|DELIMITER[ \t]+;+", re.I | re.S)
+_DELIMITER_BACK = re.compile(rb".*?\nDELIMITER[ \t]+;[ \t\r]*\n", re.IGNORECASE | re.DOTALL)
 # What mysqldump and its kin write around rows. UPDATE or DELETE would change rows, and are refused.
 _PASSED_OVER = {"alter", "analyze", "begin", "change", "commit", "drop", "flush", "lock", "rollback", "set"}
 _PASSED_OVER |= {"start", "unlock", "use"}
@@ -97,7 +97,7 @@ class Scanner:
             if first.startswith(b"#") or (first.startswith(b"--") and first[2:] <= b" "):
                 self._pass_line_comment()
             elif first.startswith(b"/*"):
-                self.position += len(self._matched(_COMMENT))
+                self._pass(_COMMENT)
             elif first.startswith(b";"):
                 self.position += 1
             else:
@@ -156,17 +156,21 @@ class Scanner:
             if self.end - self.position >= 3 or not self.more():
                 return self.position < self.end
 
-    def _matched(self, pattern: re.Pattern[bytes]) -> bytes:
+    def _pass(self, pattern: re.Pattern[bytes]) -> None:
         while (found := pattern.match(self._rest())) is None:
             if not self.more():
                 raise self.cut_off("it ends within a comment or statement")
-        return bytes(found[0])
+        self.position += found.end()
 
-    def _pass_line_comment(self) -> None:
+    def _line(self) -> bytes:
         while (found := _LINE.match(self._rest())) is None and self.more():
             pass
         line = bytes(self._rest() if found is None else found[0])
         self.position += len(line)
+        return line
+
+    def _pass_line_comment(self) -> None:
+        line = self._line()
         self._needs_completion |= _HEADER.match(line) is not None
         self._is_completed |= _COMPLETED.match(line) is not None
 
@@ -181,7 +185,8 @@ class Scanner:
         if word == "create":
             return self._create()
         if word == "delimiter":
-            self.position += len(self._matched(_OTHER_DELIMITER))
+            if self._line().split()[1:] != [b";"]:  # a stored program, whose statements are no dump's
+                self._pass(_DELIMITER_BACK)
         elif word in _PASSED_OVER:
             self.pass_statement()
         elif bytes(self._rest()[:1]) == b"<":

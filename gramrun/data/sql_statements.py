@@ -83,7 +83,7 @@ def parse_create(text: memoryview) -> Schema | None:
     """Read a whole CREATE statement; None where it makes no table.
 
     Raises:
-        StatementError: no columns, or two of one name.
+        StatementError: no columns, two of one name, one without a name or a type, or no end of them.
     """
     found = _CREATE.match(text)
     if found is None:
@@ -91,8 +91,10 @@ def parse_create(text: memoryview) -> Schema | None:
     table = _plain(found["table"])
     columns: dict[str, str] = {}
     for definition in _definitions(text[found.end() :]):
-        if len(definition) < 2 or definition[0].lower().decode("latin-1") in _NO_COLUMN:
+        if definition and definition[0].lower().decode("latin-1") in _NO_COLUMN:
             continue
+        if len(definition) < 2 or re.fullmatch(_NAME, definition[0]) is None:
+            raise StatementError(f"the table {table} has a column without a name or a type")
         name = _plain(definition[0])
         if name in columns:
             raise StatementError(f"the table {table} has two columns {name}")
@@ -112,12 +114,14 @@ def _definitions(text: memoryview) -> list[list[bytes]]:
         part = bytes(token[0])
         depth += (part == b"(") - (part == b")")
         if depth == 0:
-            break
+            return definitions
+        if part in (b"'", b'"', b"`"):
+            raise StatementError("a quote in CREATE TABLE that is never closed")
         if part == b"," and depth == 1:
             definitions.append([])
         else:
             definitions[-1].append(part)
-    return definitions
+    raise StatementError("a parenthesis in CREATE TABLE that is never closed")
 
 
 def _kind(word: bytes) -> str:
