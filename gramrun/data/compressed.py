@@ -14,8 +14,9 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Generator, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol, cast
 
 import zstandard
 from isal import igzip_lib
@@ -134,7 +135,7 @@ def read_chunks(
 def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Give pairs of unpacked bytes and the number of the file's bytes read for them."""
     try:
-        file = path.open("rb", buffering=0)
+        file = path.open("rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
@@ -148,10 +149,9 @@ def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
             yield from _members(path, file, packing, chunk_bytes)
 
 
-def _packing(path: Path, file: BinaryIO) -> str | None:
+def _packing(path: Path, file: BufferedReader) -> str | None:
     """Tell how the file is packed, and hold it against its name."""
-    first = _read(path, file, 512)
-    file.seek(0)
+    first = _peek(path, file)
     if not first:
         raise InputError(f"{path}: is empty; download it again")
     packing = next((name for magic, name in _MAGIC.items() if magic.match(first)), None)
@@ -163,7 +163,7 @@ def _packing(path: Path, file: BinaryIO) -> str | None:
     return packing
 
 
-def _members(path: Path, file: BinaryIO, packing: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
+def _members(path: Path, file: BufferedReader, packing: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Unpack one member after the other; zero bytes may pad the end, as gzip and tar allow."""
     block_bytes = _ZSTD_BLOCK_BYTES if packing == "zstd" else _BLOCK_BYTES
     gathered = _Gathered(chunk_bytes)
@@ -217,7 +217,14 @@ class _Gathered:
         return chunk
 
 
-def _read(path: Path, file: BinaryIO, count: int) -> bytes:
+def _peek(path: Path, file: BufferedReader) -> bytes:
+    try:
+        return file.peek()[:512]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path, file: BufferedReader, count: int) -> bytes:
     try:
         return file.read(count)
     except OSError as error:  # a folder, or a failing disk

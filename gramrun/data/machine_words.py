@@ -76,6 +76,6 @@ put_word = cast(Callable[[int, Any], None], intrinsic(_put_word))
 # Read an item of an int64 array.
 item_at = cast(Callable[[int], int], intrinsic(_item))
 # Write an item of an int64 array.
-put_item = cast(Callable[[int, int], None], intrinsic(_put_item))
+put_item = cast(Callable[[int, Any], None], intrinsic(_put_item))
 # Count the zero bits below a word's lowest one bit; the word must not be zero.
 trailing_zeros = cast(Callable[[Any], int], intrinsic(_trailing_zeros))

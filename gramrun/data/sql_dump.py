@@ -64,7 +64,7 @@ def read_schema(path: Path, table: str | None = None) -> Schema:
             if isinstance(statement, Schema) and table in (None, statement.table):
                 return statement
             if isinstance(statement, InsertHead):
-                dump.pass_statement()
+                dump.pass_insert()
         raise dump.without(table)
 
 
@@ -99,7 +99,7 @@ def read_table(
                     schema = statement
                     rows = _Rows(dump, schema, columns)
             elif schema is None or rows is None or statement.table != schema.table:
-                dump.pass_statement()
+                dump.pass_insert()
             else:
                 yield from rows.read(statement)
         if rows is None:
@@ -210,7 +210,7 @@ class _Rows:
     def _error(self, why: int, column: str) -> InputError:
         dump = self._dump
         place = f"table {self._schema.table}, row {self._rows_before + self._rows + 1:,}: "
-        found = dump.quoted(dump.position)
+        found = dump.quoted()
         if why != tokenizer.NO_VALUE:
             return dump.error(f"{place}{_WRONG[why]} {found}; the file is damaged")
         expected = _EXPECTED[self._schema.columns[column]] if column in self._columns else "a value"

@@ -19,6 +19,7 @@ from gramrun.data.sql_values import GUARD, GUARD_BYTES
 from gramrun.errors import InputError
 
 LARGEST_ELEMENT_BYTES = 256 << 20  # a row, a comment, a string; MySQL's packets are of 64 MB by default
+_NO_PREFIX = np.zeros(0, dtype=np.uint8)
 _LARGEST_HEAD_BYTES = 1 << 20  # of an INSERT: 4096 columns with names of 64 letters fit
 
 # mysqldump writes its last line since version 10 (MySQL 4.1); an older one's file ends with its last INSERT.
@@ -109,23 +110,26 @@ class Scanner:
             raise self.cut_off('it has no line "-- Dump completed" after the last statement')
         return None
 
-    def pass_statement(self) -> None:
-        """Go on behind the statement's semicolon.
+    def pass_insert(self) -> None:
+        """Go on behind the semicolon of an INSERT, and of all further ones that begin alike."""
+        self._pass_statements(self.prefix)
+
+    def _pass_statements(self, prefix: np.ndarray) -> None:
+        """Go on behind the statement's semicolon, and behind further statements that begin with `prefix`.
 
         Raises:
             InputError: the file ends before.
         """
         while True:
-            done, self.position = tokenizer.pass_statement(self.text, self.position, self.end)
+            done, self.position = tokenizer.pass_statements(self.text, self.position, self.end, prefix)
             if done:
                 return
             if not self.more():
                 raise self.cut_off("it ends within a statement")
 
-    def error(self, what: str, position: int | None = None) -> InputError:
+    def error(self, what: str) -> InputError:
         """Say what is wrong, and where in the unpacked file."""
-        place = self._bytes_before + (self.position if position is None else position)
-        return InputError(f"{self.path}: byte {place:,}: {what}")
+        return InputError(f"{self.path}: byte {self._bytes_before + self.position:,}: {what}")
 
     def cut_off(self, what: str) -> InputError:
         """Say that the file is not whole."""
@@ -139,10 +143,9 @@ class Scanner:
             return InputError(f"{self.path}: has no CREATE TABLE; is it a dump made by mysqldump?")
         return InputError(f"{self.path}: holds table {', '.join(self.tables)}, not {table}")
 
-    def quoted(self, position: int) -> str:
+    def quoted(self) -> str:
         """Quote what stands at `position`, for a message."""
-        text = self.text[position : min(position + 40, self.end)].tobytes().decode("utf-8", "replace")
-        return repr(text)
+        return repr(bytes(self._rest()[:40]).decode("utf-8", "replace"))
 
     def _rest(self) -> memoryview:
         return memoryview(self.text.data)[self.position : self.end]
@@ -188,17 +191,17 @@ class Scanner:
             if self._line().split()[1:] != [b";"]:  # a stored program, whose statements are no dump's
                 self._pass(_DELIMITER_BACK)
         elif word in _PASSED_OVER:
-            self.pass_statement()
+            self._pass_statements(_NO_PREFIX)
         elif bytes(self._rest()[:1]) == b"<":
             raise self.error("is an HTML or XML page, not a dump; download it again")
         else:
-            raise self.error(f"no statement of mysqldump: {self.quoted(self.position)}; the file is damaged")
+            raise self.error(f"no statement of mysqldump: {self.quoted()}; the file is damaged")
         return None
 
     def _insert(self) -> InsertHead:
         while (head := parse_insert(self._rest()[:_LARGEST_HEAD_BYTES])) is None:
             if self.end - self.position > _LARGEST_HEAD_BYTES:
-                raise self.error(f"an INSERT without VALUES: {self.quoted(self.position)}")
+                raise self.error(f"an INSERT without VALUES: {self.quoted()}")
             if not self.more():
                 raise self.cut_off("it ends within an INSERT")
         if head.table not in self.tables:
@@ -209,7 +212,7 @@ class Scanner:
 
     def _create(self) -> Schema | None:
         while True:
-            done, stop = tokenizer.pass_statement(self.text, self.position, self.end)
+            done, stop = tokenizer.pass_statements(self.text, self.position, self.end, _NO_PREFIX)
             if done:
                 break
             if not self.more():

@@ -237,25 +237,31 @@ def _after_name(position: int, end: int) -> int:
 
 
 @compiled
-def pass_statement(text: np.ndarray, position: int, end: int) -> tuple[bool, int]:
+def pass_statements(text: np.ndarray, position: int, end: int, prefix: np.ndarray) -> tuple[bool, int]:
     """Pass over a statement up to and with its semicolon, which is none in a string, name or comment.
+
+    Further statements that begin with `prefix` are passed over too, if it is not empty.
 
     Args:
         text: uint8. ``text[position:end]`` is read; at least `GUARD_BYTES` bytes `GUARD` follow.
         position: where to begin or go on.
         end: where the text ends.
+        prefix: uint8.
 
     Returns:
-        Whether the semicolon came, and where to go on with more text.
+        Whether the last semicolon came, and where to go on with more text.
     """
-    address = text.ctypes.data
+    address, prefix_at, length = text.ctypes.data, prefix.ctypes.data, len(prefix)
     position += address
     end += address
     while position < end:
         byte = byte_at(position)
         stop = position + 1
         if byte == _SEMICOLON:
-            return True, stop - address
+            following = after_blanks(stop)
+            if length == 0 or _stands_at(prefix_at, length, following, end) >= 0:
+                return True, stop - address
+            stop = following + length
         if byte in (_QUOTE, _DOUBLE_QUOTE):
             stop = after_string(position, end)
         elif byte == _BACKTICK:

@@ -83,7 +83,7 @@ def begins(position: int, end: int, word: bytes) -> bool:
 
 @inlined
 def _quotes_or_escapes(word: np.uint64, quotes: np.uint64) -> np.uint64:
-    """Set the high bit of each byte that is a quote or backslash; trust only the lowest set bit."""
+    """Set the high bits of quotes and backslashes; only the lowest bit set is to be trusted."""
     quoted, escaped = word ^ quotes, word ^ _BACKSLASHES
     return (((quoted - _ONES) & ~quoted) | ((escaped - _ONES) & ~escaped)) & _HIGHS
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -151,10 +153,23 @@ def test_an_exception_of_the_consumer_ends_the_thread(folder):
 
 def test_the_thread_does_not_run_ahead(folder):
     path = folder / "ahead.sql"
-    path.write_bytes(bytes(1 << 20))
-    read: list[int] = []
-    chunks = read_chunks(path, 1 << 10, read.append)
-    next(chunks)
-    time.sleep(0.05)
-    assert sum(read) == 1 << 10
-    chunks.close()
+    path.write_bytes(bytes(32 << 20))
+    tracemalloc.start()
+    try:
+        chunks = read_chunks(path, 1 << 16)
+        next(chunks)
+        time.sleep(0.1)  # a free thread would read all of it
+        held = tracemalloc.get_traced_memory()[0]
+        chunks.close()
+    finally:
+        tracemalloc.stop()
+    assert held < 1 << 20
+
+
+def test_a_pipe_is_read_too(folder):
+    path = folder / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=[gzip.compress(TEXT)])
+    writer.start()
+    assert b"".join(read_chunks(path)) == TEXT
+    writer.join()

@@ -134,7 +134,9 @@ def dumps(draw, complete=None):
         complete = draw(st.booleans())
     parts = [HEADER if complete else b"", SETTINGS if draw(st.booleans()) else b""]
     if draw(st.booleans()):
-        parts += [b"CREATE TABLE other (z int);\nINSERT INTO other VALUES (1),(2);\n"]
+        parts += [
+            b"CREATE TABLE other (z int);\nINSERT INTO other VALUES (1),(2);\nINSERT INTO other VALUES (3);\n"
+        ]
     parts += [
         b"CREATE TABLE `t` (\n",
         b",\n".join(definitions),
