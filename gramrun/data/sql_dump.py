@@ -88,7 +88,8 @@ def read_table(
 
     Raises:
         InputError: the file cannot be read, is cut off, damaged or not a dump; it lacks the table or a
-            column; or a row does not fit the table.
+            column; or a row does not fit the table. The batches before it have been given by then: what is
+            made of them holds only once the last one has come.
     """
     with closing(Scanner(path, chunk_bytes, on_read)) as dump:
         schema: Schema | None = None
@@ -174,16 +175,11 @@ class _Rows:
         lacking = [name for name in self._columns if name not in head.columns]
         if unknown or lacking or len(set(head.columns)) < len(head.columns):
             listed = ", ".join(head.columns)
-            raise self._dump.error(
-                f"an INSERT into table {self._schema.table} lists the columns {listed}: "
-                + (
-                    f"{unknown[0]} is unknown"
-                    if unknown
-                    else f"{lacking[0]} lacks"
-                    if lacking
-                    else "one twice"
-                )
+            fault = (
+                f"{unknown[0]} is unknown" if unknown else f"{lacking[0]} lacks" if lacking else "one twice"
             )
+            table = self._schema.table
+            raise self._dump.error(f"an INSERT into table {table} lists the columns {listed}: {fault}")
         return head.columns
 
     def _make_room(self, smallest_row: int) -> Iterator[Batch]:

@@ -15,6 +15,7 @@ import sql_twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gramrun.data import sql_scanner
 from gramrun.data.sql_dump import Schema, read_schema, read_table
 from gramrun.errors import InputError
 
@@ -378,6 +379,13 @@ def test_a_row_longer_than_all_chunks(path):
     long = b"x" * 100_000
     write(path, b"INSERT INTO t VALUES (1,'" + long + b"'),(2,'b');")
     assert read(path, ["a", "b"], chunk_bytes=1000) == [(1, long), (2, b"b")]
+
+
+def test_a_string_without_an_end_does_not_fill_the_memory(path, monkeypatch):
+    monkeypatch.setattr(sql_scanner, "LARGEST_ELEMENT_BYTES", 1 << 20)
+    write(path, b"INSERT INTO t VALUES (1,'" + b"x" * (5 << 20))
+    with pytest.raises(InputError, match="a single row or comment is larger than 1 MiB"):
+        read(path, ["a"], chunk_bytes=1 << 16)
 
 
 def test_batches_are_of_about_a_chunk(path):
