@@ -63,7 +63,7 @@ _ILLEGAL = re.compile(
     r"|(?:^|/)\.\.?(?:/|$)"
 )
 # What most targets are: words of ASCII that none of the rules but blanks and the first letter's touches.
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9,'()!-]*(?: [A-Za-z0-9,'()!-]+)*")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9,'()!-]*+(?: [A-Za-z0-9,'()!-]++)*+")
 
 
 @dataclass(frozen=True)
@@ -140,20 +140,17 @@ def parse_target(raw: str, site: SiteInfo) -> Target | None:
 
 
 def _split(text: str, site: SiteInfo) -> Target | None:
-    namespace = 0
-    for _ in range(2):  # the wiki's own prefix may stand before a namespace
+    namespace, home = 0, False
+    name, colon, rest = text.partition(":")
+    if colon and _folded(name) == site.prefix and site.prefix in INTERWIKI:
+        home, text = True, rest.lstrip("_")
         name, colon, rest = text.partition(":")
+    if colon:
         folded = _folded(name)
-        if not colon:
-            break
         if folded in site.numbers:
             namespace, text = site.numbers[folded], rest.lstrip("_")
-            break
-        if folded in INTERWIKI and folded != site.prefix:
-            return Target(0, rest.strip("_"), folded)
-        if folded != site.prefix:
-            break
-        text = rest.lstrip("_:")
+        elif folded in INTERWIKI:
+            return None if home else Target(0, rest.strip("_"), folded)
     if not text or text.startswith(":") or _ILLEGAL.search(text):
         return None
     title = _capitalised(text, namespace, site)

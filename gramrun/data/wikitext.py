@@ -43,8 +43,8 @@ _LABEL = r"\|(?!\]\])[^\[\]]*+(?:\](?!\])[^\[\]]*+|\[(?!\[)[^\[\]]*+)*+"
 _LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+\]\])?+")
 _LINK_OR_PICTURE = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+(\]\]|(?=\[\[)))?+")
 # The word is `redirect` or the wiki's own for it (#WEITERLEITUNG, #重定向), all of them one word.
-_REDIRECT = re.compile(r"\s*[#＃][^\W\d_][^\s\[\]:]+\s*:?\s*\[\[([^\[\]|\n]+)(?:\|[^\[\]]*)?\]\]")
-_FIRST_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|[^\[\]]*)?\]\]")
+_FIRST_LINK = re.compile(r"\[\[([^\[\]|\n]++)(?:\|[^\[\]]*+)?\]\]")
+_REDIRECT = re.compile(r"\s*+[#＃][^\W\d_][^\s\[\]:]++\s*+(?::\s*+)?" + _FIRST_LINK.pattern)
 
 
 def find_links(text: str, site: SiteInfo) -> list[Target]:
