@@ -10,6 +10,7 @@ articles, and of redirects; no corpus uses them.
 
 from __future__ import annotations
 
+import logging
 import re
 from array import array
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from gramrun.data.wikipedia.records import (
 from gramrun.data.wikitext import HIDDEN_CATEGORY, is_membership, raw_targets, searched
 from gramrun.data.xml_dump import Page, read_pages
 from gramrun.errors import InputError
+
+_logger = logging.getLogger(__name__)
 
 _NOTHING = -1  # the code of what is no link; from -2 downwards memberships, from 0 upwards links
 _CHUNK = 1 << 20  # links between two moves from growing to fixed arrays
@@ -57,7 +60,7 @@ class XmlWiki:
             on_read: told the number of bytes of the file that each step has read.
 
         Raises:
-            InputError: as from `read_pages`; or a page's id or title stands twice.
+            InputError: as from `read_pages`; or two pages have one id.
         """
         self.site, pages = read_pages(path, allow_cut_off=allow_cut_off, on_read=on_read)
         self.name = re.sub(r"\W+", "-", self.site.name.lower()).strip("-") or "wiki"
@@ -70,8 +73,9 @@ class XmlWiki:
         self._pages = collected.page_columns()
         self._redirects = collected.redirect_columns(self._pages[0])
         self._links = collected.links.columns()
-        self._hidden = np.frombuffer(collected.hidden, dtype=np.int64)
-        self._refuse_doubles(path)
+        self._hidden = np.array(collected.hidden)
+        self._refuse_double_numbers(path)
+        self._drop_double_titles(path)
 
     def pages(self) -> Iterator[Pages]:
         """All pages."""
@@ -105,17 +109,32 @@ class XmlWiki:
         """page_ids of the category pages that say ``__HIDDENCAT__`` themselves."""
         yield self._hidden
 
-    def _refuse_doubles(self, path: Path) -> None:
-        """A page is known by its id and by its title: with two of one, links would lead to either."""
-        numbers, titles, _ = self._pages
-        for what, column in (("id", numbers), ("title", titles)):
-            values, counts = np.unique(column, return_counts=True)
-            if (counts > 1).any():
-                first = int(np.flatnonzero(column == values[counts > 1][0])[0])
-                raise InputError(
-                    f'{path}: {(counts > 1).sum():,} pages have the {what} of another, first "'
-                    f'{self._titles[titles[first]].decode()}" (id {numbers[first]}); give one whole dump'
-                )
+    def _refuse_double_numbers(self, path: Path) -> None:
+        numbers = np.sort(self._pages[0])
+        doubles = numbers[1:][numbers[1:] == numbers[:-1]]
+        if len(doubles):
+            raise InputError(f"{path}: holds two pages with the id {doubles[0]}; give one whole dump")
+
+    def _drop_double_titles(self, path: Path) -> None:
+        """Of pages with one title keep the first that does not redirect, or else the first.
+
+        A dump takes hours: the title of a page that is moved meanwhile comes again, as a redirect.
+        """
+        numbers, titles, is_redirect = self._pages
+        order = np.lexsort((is_redirect, titles))  # stable: the file's order last
+        follows = titles[order[1:]] == titles[order[:-1]]
+        if not follows.any():
+            return
+        rows = order[1:][follows]
+        dropped = numbers[rows]
+        _logger.warning("%s: %d pages have the title of another and are left out", path, len(rows))
+        self._pages = (np.delete(numbers, rows), np.delete(titles, rows), np.delete(is_redirect, rows))
+        kept = ~np.isin(self._redirects[0], dropped)
+        self._redirects = (self._redirects[0][kept], self._redirects[1][kept], self._redirects[2][kept])
+        self._hidden = self._hidden[~np.isin(self._hidden, dropped)]
+        for i, (sources, codes) in enumerate(self._links):
+            kept = ~np.isin(sources, dropped)
+            self._links[i] = (sources[kept], codes[kept])
 
 
 class _Titles:

@@ -1,0 +1,215 @@
+"""An XML dump's tables: a small wiki row by row, real dumps against a slow twin, doubles refused."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import numpy as np
+import pytest
+
+from gramrun.data.titles import parse_target
+from gramrun.data.wikipedia import xml_wiki
+from gramrun.data.wikipedia.records import ByNumber, ByTitle, Wiki
+from gramrun.data.wikipedia.xml_wiki import XmlWiki
+from gramrun.data.wikitext import find_categories, find_links, raw_targets, searched
+from gramrun.data.xml_dump import read_pages
+from gramrun.errors import InputError
+
+HEAD = """<mediawiki version="0.3"><siteinfo><sitename>My Wiki (é)</sitename><base>http://en.wikipedia.org/wiki/x</base>
+<case>first-letter</case><namespaces><namespace key="-1">Special</namespace><namespace key="0" />
+<namespace key="1">Talk</namespace><namespace key="6">Image</namespace><namespace key="14">Category</namespace>
+</namespaces></siteinfo>"""
+
+PAGES = {
+    "A": "[[b]] [[b]] [[B|label]] [[A]] [[Talk:A]] [[Missing]] [[Category:C]] [[:Category:C]] [[de:x]] [[Special:x]]",
+    "B": "#REDIRECT [[A]] {{t|[[Missing]]}}",
+    "Talk:A": "[[B]] [[Category:C]]",
+    "Category:C": "__HIDDENCAT__ [[Category:D]]",
+    "Category:D": "<nowiki>__HIDDENCAT__</nowiki>",
+    "Away": "#redirect [[de:x y]]",
+    "Ä b": "[[Category:D|k]] [[ä_b]]",
+    "Talk:B": "#REDIRECT [[Talk:A]]",
+    "Empty": "",
+}
+
+
+def write(folder, pages, first_id=10):
+    body = "".join(
+        f"<page><title>{escape(title)}</title><id>{first_id + n}</id>"
+        f"<revision><text>{escape(text)}</text></revision></page>\n"
+        for n, (title, text) in enumerate(pages)
+    )
+    path = folder / "dump.xml"
+    path.write_text(f"{HEAD}{body}</mediawiki>")
+    return path
+
+
+def titles_by_number(wiki):
+    return {
+        int(n): (int(namespace), title.decode())
+        for batch in wiki.link_targets()
+        for n, namespace, title in zip(batch.numbers, batch.namespaces, batch.titles, strict=True)
+    }
+
+
+def pairs(batches, titles):
+    """Rows as (source, (namespace, title))."""
+    rows = []
+    for batch in batches:
+        assert isinstance(batch.targets, ByNumber)
+        assert batch.sources.dtype == batch.targets.numbers.dtype == np.int64
+        numbers = batch.targets.numbers.tolist()
+        rows += [(s, titles[n]) for s, n in zip(batch.sources.tolist(), numbers, strict=True)]
+    return rows
+
+
+def redirects(wiki):
+    rows = []
+    for batch in wiki.redirects():
+        assert isinstance(batch.targets, ByTitle)
+        columns = (batch.sources.tolist(), batch.targets.namespaces.tolist(), batch.targets.titles)
+        rows += [(s, n, t.decode(), i) for s, n, t, i in zip(*columns, batch.interwiki.tolist(), strict=True)]
+    return rows
+
+
+def pages(wiki):
+    return [
+        (number, namespace, title.decode(), redirects)
+        for batch in wiki.pages()
+        for number, namespace, title, redirects in zip(
+            batch.numbers.tolist(),
+            batch.namespaces.tolist(),
+            batch.titles,
+            batch.is_redirect.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def test_a_small_wiki_row_by_row(tmp_path):
+    wiki: Wiki = XmlWiki(write(tmp_path, PAGES.items()))
+    titles = titles_by_number(wiki)
+    assert wiki.name == "my-wiki-é"
+    assert len(set(titles.values())) == len(titles)
+    assert pages(wiki) == [
+        (10, 0, "A", False),
+        (11, 0, "B", True),
+        (12, 1, "A", False),
+        (13, 14, "C", False),
+        (14, 14, "D", False),
+        (15, 0, "Away", True),
+        (16, 0, "Ä_b", False),
+        (17, 1, "B", True),
+        (18, 0, "Empty", False),
+    ]
+    assert redirects(wiki) == [(11, 0, "A", False), (15, 0, "x_y", True), (17, 1, "A", False)]
+    assert pairs(wiki.links(), titles) == [
+        *[(10, (0, "B"))] * 3,
+        (10, (0, "A")),
+        (10, (1, "A")),
+        (10, (0, "Missing")),
+        (10, (14, "C")),
+        (16, (0, "Ä_b")),
+    ]
+    assert pairs(wiki.category_links(), titles) == [(10, (14, "C")), (16, (14, "D"))]
+    assert np.concatenate(list(wiki.hidden_categories())).tolist() == [13]
+    assert pages(wiki) == pages(wiki)  # each call begins anew
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_dump_without_pages_has_empty_tables(cut_off, tmp_path):
+    path = tmp_path / "dump.xml"
+    path.write_text(HEAD if cut_off else f"{HEAD}</mediawiki>")
+    wiki = XmlWiki(path, allow_cut_off=cut_off)
+    assert pages(wiki) == redirects(wiki) == pairs(wiki.links(), {}) == pairs(wiki.category_links(), {}) == []
+    assert titles_by_number(wiki) == {}
+
+
+@pytest.fixture
+def fixtures():
+    raw = os.environ.get("GRAMRUN_RAW")
+    folder = Path(raw).parent / "wiki-fixtures" if raw else None
+    if folder is None or not folder.is_dir():
+        pytest.skip("no wiki-fixtures beside the folder that GRAMRUN_RAW names")
+    return folder
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 20])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xml/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+        "dkpro-jwpl/aawiki-20260101-pages-meta-current.xml.bz2",
+    ],
+)
+def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, fixtures, monkeypatch):
+    """Against lists of Python's own; with chunks of any size, and with next to nothing remembered."""
+    monkeypatch.setattr(xml_wiki, "_CHUNK", chunk)
+    monkeypatch.setattr(xml_wiki, "_REMEMBERED", chunk)
+    wiki = XmlWiki(fixtures / name)
+    titles = titles_by_number(wiki)
+    site, found = read_pages(fixtures / name)
+    found = list(found)
+    assert wiki.site == site
+    assert wiki.name == site.name
+    assert pages(wiki) == [(p.number, p.namespace, p.title, p.redirect is not None) for p in found]
+    targets = [(p.number, parse_target(p.redirect, site)) for p in found if p.redirect is not None]
+    assert redirects(wiki) == [(n, t.namespace, t.title, bool(t.interwiki)) for n, t in targets]
+    articles = [p for p in found if p.namespace == 0 and p.redirect is None]
+    links = Counter((p.number, (t.namespace, t.title)) for p in articles for t in find_links(p.text, site))
+    # A picture whose caption holds links is no target here: no corpus counts files.
+    table = Counter(pairs(wiki.links(), titles))
+    assert table <= links
+    assert {namespace for _, (namespace, _) in links - table} <= {6}
+    assert Counter(pairs(wiki.category_links(), titles)) == Counter(
+        (p.number, (14, title)) for p in articles for title in find_categories(p.text, site)
+    )
+    assert len(articles) < 2 or sum(map(len, map(raw_targets, (searched(p.text) for p in articles)))) > 20_000
+
+
+def test_an_id_that_stands_twice_is_refused(tmp_path):
+    path = write(tmp_path, PAGES.items())
+    path.write_text(path.read_text().replace("<id>12</id>", "<id>11</id>"))
+    with pytest.raises(InputError, match=r"holds two pages with the id 11; give one whole dump"):
+        XmlWiki(path)
+
+
+def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_path, caplog):
+    many = [
+        ("A", "#REDIRECT [[B]]"),
+        ("B", "[[A]] [[Category:C]]"),
+        ("A", "[[B]] [[Category:D]]"),
+        ("A", "[[x]]"),
+        ("Category:C", "__HIDDENCAT__"),
+        ("Category:C", "__HIDDENCAT__"),
+        ("R", "#REDIRECT [[B]]"),
+        ("R", "#REDIRECT [[A]]"),
+    ]
+    wiki = XmlWiki(write(tmp_path, many))
+    assert "4 pages have the title of another" in caplog.text
+    assert [(number, title) for number, _, title, _ in pages(wiki)] == [
+        (11, "B"),
+        (12, "A"),
+        (14, "C"),
+        (16, "R"),
+    ]
+    assert redirects(wiki) == [(16, 0, "B", False)]
+    titles = titles_by_number(wiki)
+    assert pairs(wiki.links(), titles) == [(11, (0, "A")), (12, (0, "B"))]
+    assert pairs(wiki.category_links(), titles) == [(11, (14, "C")), (12, (14, "D"))]
+    assert np.concatenate(list(wiki.hidden_categories())).tolist() == [14]
+
+
+def test_a_title_may_stand_in_two_namespaces(tmp_path):
+    wiki = XmlWiki(write(tmp_path, [("A", ""), ("Talk:A", ""), ("Category:A", "")]))
+    assert [row[1:3] for row in pages(wiki)] == [(0, "A"), (1, "A"), (14, "A")]
+
+
+def test_a_cut_off_dump_is_refused_unless_allowed(tmp_path):
+    path = write(tmp_path, PAGES.items())
+    text = path.read_text()
+    path.write_text(text[: text.index("Category:C</title>")])
+    with pytest.raises(InputError, match="cut off"):
+        XmlWiki(path)
+    assert [row[0] for row in pages(XmlWiki(path, allow_cut_off=True))] == [10, 11, 12]
