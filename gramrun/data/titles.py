@@ -16,6 +16,7 @@ from functools import cached_property
 from urllib.parse import unquote
 
 FILES = 6
+CATEGORIES = 14
 FIRST_LETTER = "first-letter"
 CASE_SENSITIVE = "case-sensitive"
 MAXIMUM_TITLE_BYTES = 255
@@ -91,11 +92,15 @@ class SiteInfo:
         own = {_folded(name): number for number, name in self.namespaces.items() if name}
         return _DEFAULT_ALIASES | canonical | own
 
+    @cached_property
+    def _own(self) -> Mapping[str, int]:
+        return {name: number for number, name in self.namespaces.items() if name}
+
     def split(self, title: str) -> tuple[int, str]:
-        """Split a page's full title into namespace and title with underscores."""
-        name, colon, rest = title.partition(":")
-        number = self.numbers.get(_folded(name)) if colon else None
-        return (0, title.replace(" ", "_")) if number is None else (number, rest.strip().replace(" ", "_"))
+        """Split a page's full title, as the site writes it, into namespace and title with underscores."""
+        name, _, rest = title.partition(":")
+        number = self._own.get(name) if rest else None
+        return (0, title.replace(" ", "_")) if number is None else (number, rest.replace(" ", "_"))
 
 
 @dataclass(frozen=True)

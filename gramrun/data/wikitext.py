@@ -12,7 +12,7 @@ What counts, by the order in which MediaWiki works:
 - ``[[Category:x]]`` makes the page a member, ``[[:Category:x]]`` is a link.
 
 `mwparserfromhell` builds a tree of all markup, which takes two orders of magnitude longer than the two
-regular expressions here; the tests hold them against it, page by page.
+regular expressions here (``experiments/wikitext_speed.py``); the tests hold them against it, page by page.
 
 Reference: MediaWiki, ``Preprocessor``, ``Parser::handleInternalLinks2``, ``WikitextContentHandler``.
 """
@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import re
 
-from gramrun.data.titles import FILES, SiteInfo, Target, parse_target
+from gramrun.data.titles import CATEGORIES, FILES, SiteInfo, Target, parse_target
 
-CATEGORIES = 14
 HIDDEN_CATEGORY = "__HIDDENCAT__"
 
 # Tags whose content MediaWiki and Wikipedia's extensions do not read as wikitext with links. Not listed are

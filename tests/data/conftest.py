@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from local_server import Server
@@ -18,3 +20,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     running = Server()
     yield running
     running.close()
+
+
+@pytest.fixture
+def wiki_fixtures() -> Path:
+    """Give the folder of real dumps, which lies beside that of the raw files."""
+    raw = os.environ.get("GRAMRUN_RAW")
+    folder = Path(raw).parent / "wiki-fixtures" if raw else None
+    if folder is None or not folder.is_dir():
+        pytest.skip("no folder wiki-fixtures beside the one that GRAMRUN_RAW names")
+    return folder

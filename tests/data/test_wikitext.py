@@ -1,11 +1,9 @@
 """Links, categories and redirects of wikitext: MediaWiki's rules case by case, a twin, and real tables."""
 
 import gzip
-import os
 import re
 import time
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import mwparserfromhell
 import pytest
@@ -190,15 +188,6 @@ DUMPS = [
 ]
 
 
-@pytest.fixture
-def fixtures():
-    raw = os.environ.get("GRAMRUN_RAW")
-    folder = Path(raw).parent / "wiki-fixtures" if raw else None
-    if folder is None or not folder.is_dir():
-        pytest.skip("no wiki-fixtures beside the folder that GRAMRUN_RAW names")
-    return folder
-
-
 def twin(text, site):
     """Count targets by mwparserfromhell's tree of the whole markup, after the two rules that it does not know.
 
@@ -216,8 +205,8 @@ def twin(text, site):
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_all_targets_of_real_pages_are_those_of_mwparserfromhell(name, fixtures):
-    site, pages = read_pages(fixtures / name)
+def test_all_targets_of_real_pages_are_those_of_mwparserfromhell(name, wiki_fixtures):
+    site, pages = read_pages(wiki_fixtures / name)
     # Of the long dump every fifth page, for time; all of them agree.
     pages = [page for page in pages if len(page.text) < 60_000 or page.number % 5 == 0]
     count = 0
@@ -248,14 +237,14 @@ def sources_of_targets(pairs):
     return Counter(map(frozenset, sources.values()))
 
 
-def test_links_are_those_that_mediawiki_itself_put_into_the_tables(fixtures):
+def test_links_are_those_that_mediawiki_itself_put_into_the_tables(wiki_fixtures):
     """aawiki of 2026: of pages without templates, pagelinks and categorylinks must be what we find.
 
     By MediaWiki's rules embedded pictures are no page links, nor are a page's links to itself. Two prefixes of
     Wikimedia's interwiki map are not in ours, as they name no language or sister project. Two categories are
     MediaWiki's own for pages with ``__NOINDEX__`` (347) or a picture that is missing (338).
     """
-    folder = fixtures / "dkpro-jwpl"
+    folder = wiki_fixtures / "dkpro-jwpl"
     site, pages = read_pages(folder / "aawiki-20260101-pages-meta-current.xml.bz2")
     pages = [page for page in pages if "{{" not in page.text]
     plain = {page.number for page in pages}

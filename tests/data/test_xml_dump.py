@@ -4,9 +4,7 @@ import bz2
 import gzip
 import hashlib
 import logging
-import os
 import re
-from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -73,15 +71,6 @@ def read(path, data, **options):
     path.write_bytes(data)
     site, pages = read_pages(path, **options)
     return site, list(pages)
-
-
-@pytest.fixture
-def fixtures():
-    raw = os.environ.get("GRAMRUN_RAW")
-    folder = Path(raw).parent / "wiki-fixtures" if raw else None
-    if folder is None or not folder.is_dir():
-        pytest.skip("no wiki-fixtures beside the folder that GRAMRUN_RAW names")
-    return folder
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -244,12 +233,12 @@ def base36_sha1(text):
     ],
 )
 def test_real_dumps_hold_what_their_lines_and_checksums_say(
-    name, version, pages, redirects, edited, fixtures
+    name, version, pages, redirects, edited, wiki_fixtures
 ):
     """`edited`: texts that whoever made the sample shortened, so that the dump's own SHA-1 is another's."""
-    site, found = read_pages(fixtures / name)
+    site, found = read_pages(wiki_fixtures / name)
     found = list(found)
-    lines = bz2.decompress((fixtures / name).read_bytes()).decode()  # one element a line
+    lines = bz2.decompress((wiki_fixtures / name).read_bytes()).decode()  # one element a line
     assert site.version == version
     assert len(found) == pages
     assert [p.number for p in found] == [int(n) for n in re.findall(r"^    <id>(\d+)</id>$", lines, re.M)]
@@ -259,8 +248,8 @@ def test_real_dumps_hold_what_their_lines_and_checksums_say(
     assert sum(base36_sha1(p.text) != c for p, c in zip(found, checksums, strict=True)) == edited
 
 
-def test_dumps_of_2005_are_read(fixtures):
-    folder = fixtures / "gitpan-Parse-MediaWikiDump"
+def test_dumps_of_2005_are_read(wiki_fixtures):
+    folder = wiki_fixtures / "gitpan-Parse-MediaWikiDump"
     _, pages = read_pages(folder / "pages_test.xml")
     assert [(p.number, p.namespace, p.title, p.redirect) for p in pages] == [
         (1, 1, "Title_Test_Value", None),

@@ -1,8 +1,6 @@
 """An XML dump's tables: a small wiki row by row, real dumps against a slow twin, doubles refused."""
 
-import os
 from collections import Counter
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -126,15 +124,6 @@ def test_a_dump_without_pages_has_empty_tables(cut_off, tmp_path):
     assert titles_by_number(wiki) == {}
 
 
-@pytest.fixture
-def fixtures():
-    raw = os.environ.get("GRAMRUN_RAW")
-    folder = Path(raw).parent / "wiki-fixtures" if raw else None
-    if folder is None or not folder.is_dir():
-        pytest.skip("no wiki-fixtures beside the folder that GRAMRUN_RAW names")
-    return folder
-
-
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
 @pytest.mark.parametrize(
     "name",
@@ -143,13 +132,13 @@ def fixtures():
         "dkpro-jwpl/aawiki-20260101-pages-meta-current.xml.bz2",
     ],
 )
-def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, fixtures, monkeypatch):
+def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, wiki_fixtures, monkeypatch):
     """Against lists of Python's own; with chunks of any size, and with next to nothing remembered."""
     monkeypatch.setattr(xml_wiki, "_CHUNK", chunk)
     monkeypatch.setattr(xml_wiki, "_REMEMBERED", chunk)
-    wiki = XmlWiki(fixtures / name)
+    wiki = XmlWiki(wiki_fixtures / name)
     titles = titles_by_number(wiki)
-    site, found = read_pages(fixtures / name)
+    site, found = read_pages(wiki_fixtures / name)
     found = list(found)
     assert wiki.site == site
     assert wiki.name == site.name
