@@ -57,6 +57,7 @@ def find_links(text: str, site: SiteInfo) -> list[Target]:
         target = parse_target(raw, site) if raw else None
         if target is None or target.interwiki or target.namespace < 0 or is_membership(raw, target):
             continue
+        # Without its end before the next link it can only be a picture, whose end is not looked for.
         if end or (target.namespace == FILES and not raw.lstrip().startswith(":")):
             targets.append(target)
     return targets

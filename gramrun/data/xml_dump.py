@@ -78,7 +78,8 @@ def read_pages(
 
     Args:
         path: the file.
-        allow_cut_off: where the file ends in the middle, give the whole pages before and log a warning.
+        allow_cut_off: where the text ends in the middle, give the whole pages before and log a warning; a
+            packed file must be whole all the same.
         on_read: told the number of bytes of the file that each step has read.
 
     Returns:

@@ -154,7 +154,7 @@ def test_any_text_gives_valid_titles(text):
     for target in find_links(text, ENGLISH):
         assert target.title
         assert len(target.title.encode()) <= 255
-        assert not re.search(r"[\s\[\]{}|<>#\x00-\x1f\x7f]|^[_:]|_$|__", target.title)
+        assert not re.search(r"[ \u00a0\u2003\[\]{}|<>#\x00-\x1f\x7f]|^[_:]|_$|__", target.title)
         name = ENGLISH.namespaces[target.namespace]
         assert parse_target(f":{name}:{target.title}" if name else f":{target.title}", ENGLISH) == target
     assert "<!--" not in searched(text) or "<!--" in re.sub(r"<!--.*?(-->|\Z)", "", text, flags=re.S)
