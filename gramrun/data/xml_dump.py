@@ -124,13 +124,15 @@ class _Document:
         return self._site
 
     def pages(self, chunks: Iterable[bytes]) -> Iterator[Page]:
-        for number, chunk in enumerate(chunks):
-            if number == 0 and chunk.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
+        head = b""
+        # Newer expats keep back what they may have to read twice, so the last step can bring pages too.
+        for chunk in itertools.chain(chunks, [b""]):
+            head = head or chunk.lstrip()[:14].lower()
+            if head.startswith((b"<!doctype html", b"<html")):
                 raise InputError(f"{self._path}: is an HTML page, not a dump; {_WHOLE}")
-            self._parse(chunk, last=False)
+            self._parse(chunk, last=not chunk)
             yield from self._pages
             self._pages.clear()
-        self._parse(b"", last=True)
         if self._texts and self._texts == self._missing_texts:
             raise InputError(f"{self._path}: holds no texts (a stub dump?); give pages-articles.xml")
 
