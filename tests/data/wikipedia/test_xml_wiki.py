@@ -1,6 +1,8 @@
 """An XML dump's tables: a small wiki row by row, real dumps against a slow twin, doubles refused."""
 
+import os
 from collections import Counter
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -202,3 +204,37 @@ def test_a_cut_off_dump_is_refused_unless_allowed(tmp_path):
     with pytest.raises(InputError, match="cut off"):
         XmlWiki(path)
     assert [row[0] for row in pages(XmlWiki(path, allow_cut_off=True))] == [10, 11, 12]
+
+
+def test_enwik8_has_the_pages_and_links_that_are_known():
+    """The first 10^8 bytes of the English dump of March 2006, packed or not, in the folder of raw files."""
+    folder = Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset"))
+    found = [path for path in (folder / "enwik8.gz", folder / "enwik8") if path.is_file()]
+    if not found:
+        pytest.skip("no enwik8.gz or enwik8 in the folder that GRAMRUN_RAW names")
+    wiki = XmlWiki(found[0], allow_cut_off=True)
+    rows = pages(wiki)
+    assert len(rows) == 12_346  # and a last one, which is cut off
+    assert sum(redirects for *_, redirects in rows) == 3_664
+    articles = {title: number for number, namespace, title, away in rows if namespace == 0 and not away}
+    assert len(articles) == 8_589
+
+    titles = titles_by_number(wiki)
+    links = set(pairs(wiki.links(), titles))
+    assert len(links) == 677_174
+    bipartite = {(source, title) for source, (namespace, title) in links if namespace == 0}
+    assert len(bipartite) == 668_137
+    assert len({title for _, title in bipartite}) == 260_931
+
+    names = {number: title for number, namespace, title, _ in rows if namespace == 0}
+    leads = {names[s]: t for s, n, t, away in redirects(wiki) if s in names and n == 0 and not away}
+    resolved = set()
+    for source, title in bipartite:
+        seen = set()
+        while title in leads and title not in seen:
+            seen.add(title)
+            title = leads[title]
+        if title in articles:
+            resolved.add((source, articles[title]))
+    assert len(resolved) == 86_445
+    assert sum(source != target for source, target in resolved) == 85_907
