@@ -162,7 +162,9 @@ class TableWriter:
 
 
 @contextlib.contextmanager
-def new_table(path: Path, create_table: str, *, database: str, completed: str) -> Iterator[TableWriter]:
+def new_table(
+    path: Path, create_table: str, *, database: str, completed: str, preamble: str = ""
+) -> Iterator[TableWriter]:
     """Write a dump of one table, whole or not at all; compressed where the name ends in ``.gz``.
 
     Args:
@@ -170,6 +172,7 @@ def new_table(path: Path, create_table: str, *, database: str, completed: str) -
         create_table: the CREATE TABLE statement, with a column a line.
         database: named in the header.
         completed: the date in the last line; given, so that the same rows make the same bytes.
+        preamble: what stands before the header.
 
     Raises:
         InputError: the file's name asks for another compression.
@@ -179,7 +182,7 @@ def new_table(path: Path, create_table: str, *, database: str, completed: str) -
         raise InputError(f"{path}: a table is written to .sql or .sql.gz; choose one of these names")
     names = {"database": database, "table": _table_name(create_table), "create": create_table.strip()}
     with new_file(path) as temporary, temporary.open("wb") as raw, _packed(raw, path) as file:
-        file.write(_HEADER.format(**names).encode())
+        file.write((preamble + _HEADER.format(**names)).encode())
         writer = TableWriter(file, create_table)
         yield writer
         writer.close()

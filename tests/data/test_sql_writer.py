@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from literal_sql import inserts, parse_line
 
 from gramrun.data import sql_writer
 from gramrun.data.byte_strings import ByteStrings
@@ -14,48 +15,6 @@ from gramrun.data.sql_writer import Literals, constant, new_table, quoted
 from gramrun.errors import InputError, RunError
 
 TABLE = "CREATE TABLE `t` (\n  `number` int(8) NOT NULL,\n  `text` varbinary(255),\n  KEY `k` (`text`)\n);"
-UNESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("Z"): 26}
-
-
-def parse_line(line: bytes) -> list[tuple[int | bytes | None, ...]]:
-    """The rows of one INSERT line, byte by byte."""
-    head = line.index(b" VALUES ") + len(b" VALUES ")
-    rows, p = [], head
-    while True:
-        assert line[p : p + 1] == b"(", line[p : p + 20]
-        row: list[int | bytes | None] = []
-        while line[p : p + 1] != b")":
-            p += 1
-            if line[p : p + 1] == b"'":
-                value = bytearray()
-                p += 1
-                while line[p : p + 1] != b"'":
-                    if line[p : p + 1] == b"\\":
-                        p += 1
-                        value.append(UNESCAPED.get(line[p], line[p]))
-                    else:
-                        value.append(line[p])
-                    p += 1
-                row.append(bytes(value))
-                p += 1
-            else:
-                end = p
-                while line[end : end + 1] not in (b",", b")"):
-                    end += 1
-                text = line[p:end]
-                row.append(None if text == b"NULL" else float(text) if b"." in text else int(text))
-                p = end
-            assert line[p : p + 1] in (b",", b")")
-        rows.append(tuple(row))
-        p += 1
-        if line[p:] == b";\n":
-            return rows
-        assert line[p : p + 1] == b","
-        p += 1
-
-
-def inserts(data: bytes) -> list[bytes]:
-    return [line + b"\n" for line in data.split(b"\n") if line.startswith(b"INSERT")]
 
 
 def write(path, *batches):
@@ -100,6 +59,12 @@ def test_a_dump_opens_and_closes_as_mysqldump_does(tmp_path):
         in text
     )
     assert text.endswith("\n-- Dump completed on 2026-01-01 00:00:00\n")
+
+
+def test_a_preamble_comes_first(tmp_path):
+    with new_table(tmp_path / "t.sql", TABLE, database="db", completed="x", preamble="/*M!999999\\- x */ \n"):
+        pass
+    assert (tmp_path / "t.sql").read_text().startswith("/*M!999999\\- x */ \n-- MySQL dump 10.13")
 
 
 def test_without_rows_there_is_no_insert(tmp_path):

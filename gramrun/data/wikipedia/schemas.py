@@ -204,6 +204,11 @@ GENERATIONS: Mapping[str, Mapping[str, str]] = {
     "2026": _generation(_PAGE_2023, _PAGELINKS_2024, _CATEGORYLINKS_2026, _TARGETS),
 }
 
+# What the newer dumps, by MariaDB's mysqldump, begin with; copied from that of 2026-01-01.
+PREAMBLES: Mapping[str, str] = {
+    year: "/*M!999999\\- enable the sandbox mode */ \n" if year > "2024" else "" for year in GENERATIONS
+}
+
 
 def column_names(create_table: str) -> list[str]:
     """The names of the columns of a CREATE TABLE statement, in order."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.byte_strings import ByteStrings, offsets_of
 from gramrun.data.sql_writer import Column, Literals, constant, quoted
 from gramrun.data.wikipedia.planted.pages import (
     ARTICLE,
@@ -135,13 +135,12 @@ def categorylinks(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
     types = np.zeros(n, dtype=np.int64)
     namespaces = world.page_namespaces[np.searchsorted(layout.numbers, sources)]
     types[namespaces == CATEGORIES], types[namespaces == _FILES] = 1, 2
-    sort_keys = [random.bytes(length) for length in 4 + random.geometric(0.06, _POOL).clip(max=226)]
     dates = random.integers([5, 1, 1, 0], [26, 13, 29, 24], (_POOL, 4)).tolist()
     stamps = [b"'20%02d-%02d-%02d %02d:59:01'" % tuple(date) for date in dates]
     columns = {
         "cl_from": sources,
         "cl_to": Literals(world.titles.literals, titles),
-        "cl_sortkey": _pool(random, n, quoted(ByteStrings.of(sort_keys))),
+        "cl_sortkey": _pool(random, n, quoted(_sort_keys(random))),
         "cl_timestamp": _pool(random, n, stamps),
         "cl_sortkey_prefix": _pool(
             random, n, [b"''"] * 6 + [b"'*'", b"' '", b"'Smith,_J.'", b"'\\'n_(a),(b)'"]
@@ -233,6 +232,18 @@ def _stray_members(world: World) -> tuple[np.ndarray, np.ndarray]:
 def _pool(random: np.random.Generator, rows: int, values: list[bytes] | ByteStrings) -> Literals:
     texts = values if isinstance(values, ByteStrings) else ByteStrings.of(values)
     return Literals(texts, random.integers(0, len(texts), rows))
+
+
+def _sort_keys(random: np.random.Generator) -> ByteStrings:
+    """Keys of collation: mostly of few different bytes, one in eight of any; seldom UTF-8."""
+    common = np.frombuffer(
+        bytes(range(0x27, 0x57, 2)) + b"\x01\x01\x01\xdc\xdb\x8f\x0a\x22\x5c", dtype=np.uint8
+    )
+    lengths = 4 + random.geometric(0.06, _POOL).clip(max=226)
+    rare = np.repeat(np.arange(_POOL) % 8 == 0, lengths)
+    total = len(rare)
+    data = np.where(rare, random.integers(0, 256, total, dtype=np.uint8), random.choice(common, total))
+    return ByteStrings(offsets_of(lengths), data)
 
 
 def _stamps(random: np.random.Generator) -> list[bytes]:

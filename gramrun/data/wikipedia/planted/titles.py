@@ -123,9 +123,12 @@ class Words:
         return self.titles(phrases, own, none, none)
 
     def _pair(self, phrases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two words: a word and the next one; once each word has had its turn, the next but one."""
         n = self.wiki.single_words
-        first = phrases % n
-        return first, (first + 1 + phrases // n) % n
+        again = phrases >= n
+        # The second turn, of fewer phrases than words, is spread evenly, so that topics have as many each.
+        first = np.where(again, (phrases - n) * n // max(1, self.phrases - n), phrases)
+        return first, (first + 1 + again) % n
 
 
 def article_titles(wiki: PlantedWiki, words: Words, homes: np.ndarray) -> ArticleTitles:

@@ -18,7 +18,7 @@ from gramrun.data.wikipedia.planted.settings import PlantedWiki
 from gramrun.data.wikipedia.planted.tables import TABLES
 from gramrun.data.wikipedia.planted.truth import Truth, read_truth, write_truth
 from gramrun.data.wikipedia.planted.world import World
-from gramrun.data.wikipedia.schemas import GENERATIONS, column_names
+from gramrun.data.wikipedia.schemas import GENERATIONS, PREAMBLES, column_names
 from gramrun.errors import InputError
 from gramrun.files import new_file, new_folder
 
@@ -80,7 +80,8 @@ def write_tables(
 
     def new(table: str) -> AbstractContextManager[TableWriter]:
         completed = f"{date[:4]}-{date[4:6]}-{date[6:]} 12:00:00"
-        return new_table(path(table), schemas[table], database=name, completed=completed)
+        preamble = PREAMBLES[generation]
+        return new_table(path(table), schemas[table], database=name, completed=completed, preamble=preamble)
 
     for table, columns_of in TABLES.items():
         if table in schemas:
