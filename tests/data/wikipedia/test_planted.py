@@ -170,6 +170,7 @@ def test_another_wiki_in_the_folder_is_refused(tmp_path):
 def test_impossible_wikis_are_refused(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         write_tables(dataclasses.replace(WIKI, **change), tmp_path, generation="2026")
+    assert list(tmp_path.iterdir()) == []  # the next try is free to use the folder
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -28,9 +29,8 @@ _POOL = 1 << 15  # different values of a column that no reader needs
 _FILES = 6  # the namespace of files
 
 
-def page(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
+def page(world: World) -> tuple[Columns, Counts]:
     """The rows of ``page``, in the order of their ids."""
-    del by_number
     random, layout = world.wiki.random(20), world.layout
     here = layout.kinds != MISSING
     numbers, kinds, rows = layout.numbers[here], layout.kinds[here], layout.rows[here]
@@ -71,9 +71,8 @@ def page(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
     }
 
 
-def redirect(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
+def redirect(world: World) -> tuple[Columns, Counts]:
     """The rows of ``redirect``, those that are to be ignored included, in the order of their ids."""
-    del by_number
     random, layout = world.wiki.random(21), world.layout
     named = world.redirect_titles()
     with_row = np.flatnonzero(named >= 0)
@@ -101,9 +100,8 @@ def redirect(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
     return columns, {"redirect_rows_ignored": len(ignored)}
 
 
-def linktarget(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
+def linktarget(world: World) -> tuple[Columns, Counts]:
     """The rows of ``linktarget``, in the order of their ids."""
-    del by_number
     known = world.titles.known
     order = world.titles.order[known]
     columns = {
@@ -165,9 +163,8 @@ def categorylinks(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
     }
 
 
-def page_props(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
+def page_props(world: World) -> tuple[Columns, Counts]:
     """The rows of ``page_props``: hidden categories among properties that nobody asks for."""
-    del by_number
     random, articles = world.wiki.random(23), world.article_numbers
     others = world.layout.of_kind(OTHER)
     described = len(world.others.categories)
@@ -193,13 +190,19 @@ def page_props(world: World, *, by_number: bool) -> tuple[Columns, Counts]:
     return columns, {"hiddencat_rows_ignored": len(ignored)}
 
 
-TABLES: Mapping[str, Callable[..., tuple[Columns, Counts]]] = {
-    "page": page,
-    "redirect": redirect,
-    "linktarget": linktarget,
-    "categorylinks": categorylinks,
-    "page_props": page_props,
-}
+def small_tables(*, categories_by_number: bool) -> Mapping[str, Callable[[World], tuple[Columns, Counts]]]:
+    """What gives the columns and the counts of each table but ``pagelinks``.
+
+    Args:
+        categories_by_number: ``categorylinks`` names categories by number alone, so that some lack theirs.
+    """
+    return {
+        "page": page,
+        "redirect": redirect,
+        "linktarget": linktarget,
+        "categorylinks": partial(categorylinks, by_number=categories_by_number),
+        "page_props": page_props,
+    }
 
 
 def _titles_of_others(world: World) -> np.ndarray:

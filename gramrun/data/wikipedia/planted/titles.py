@@ -78,11 +78,8 @@ class Words:
     def __init__(self, wiki: PlantedWiki) -> None:
         self.wiki = wiki
         words = [_word(number) for number in range(wiki.single_words)]
-        small, capital = (
-            ByteStrings.of(w.encode() for w in words),
-            ByteStrings.of(w.title().encode() for w in words),
-        )
-        self._words = ByteStrings.concatenate([small, capital])
+        # All with a small first letter, then all with a capital.
+        self._words = ByteStrings.of(word.encode() for word in [*words, *map(str.title, words)])
         self.phrases = wiki.words - wiki.single_words
 
     def topics_of_phrases(self) -> np.ndarray:
