@@ -152,7 +152,7 @@ def _write_links(world: World, dump: _Dump, pairs: Path, *, progress: bool) -> d
 def _blocks(
     world: World, shares: Shares, classes: np.ndarray, pairs: BinaryIO, *, progress: bool
 ) -> Iterator[Mapping[str, Column]]:
-    """Draw the links, block after block; add up their classes, and put the pairs behind the header of `pairs`.
+    """Draw the links, block after block; add up their classes, and write the pairs behind a header.
 
     Yields:
         The columns of ``pagelinks`` for the pages of a block, in the order of their ids.
