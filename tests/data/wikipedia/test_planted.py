@@ -62,6 +62,29 @@ def test_the_tables_tell_the_planted_truth(written, generation):
         assert planted == {name for name, inside in visible.items() if page in inside}
 
 
+NO_TRAPS = dict.fromkeys(
+    ["through_redirects", "duplicate_links", "self_links", "red_links", "links_to_other_namespaces"], 0.0
+)
+ONLY_TRAPS = dict.fromkeys(["through_redirects", "duplicate_links", "self_links", "case_twins"], 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topics": 1, "popularity_exponent": 0.0, **NO_TRAPS},
+        {"pages": 40, "links": 200, "minimum_count": 1, "redirects": 1.0, **ONLY_TRAPS},
+        {"pages": 120, "links": 1_500, "minimum_count": 2, "hostile_titles": 0.5, "red_links": 1.0},
+    ],
+)
+def test_extreme_wikis_are_told_right_too(tmp_path, change):
+    wiki = dataclasses.replace(WIKI, **change)
+    truth = write_tables(wiki, tmp_path, generation="2026", compression="")
+    pairs, titles, _, count = read_literally(tables(tmp_path), wiki.minimum_count)
+    assert sorted(pairs) == [tuple(pair) for pair in truth.pairs.tolist()]
+    assert [titles[page] for page in sorted(titles)] == list(truth.titles)
+    assert {name: n for name, n in truth.counts.items() if n} == {name: n for name, n in count.items() if n}
+
+
 def test_all_generations_tell_the_same_graph(written):
     truths = [truth for _, truth in written.values()]
     for truth in truths[1:]:
@@ -187,7 +210,7 @@ def test_impossible_options_are_refused(tmp_path, options, message):
     assert not (tmp_path / "new").exists()
 
 
-TINY = PlantedWiki(pages=20, links=40, words=10, categories=3, topics=3, minimum_count=1)
+TINY = PlantedWiki(pages=20, links=40, words=10, categories=3, topics=3, minimum_count=1, redirects=1.0)
 
 
 def dense_probabilities(topics):

@@ -66,12 +66,8 @@ def plant_categories(wiki: PlantedWiki, topics: Topics) -> Memberships:
         rank = np.minimum(size - 1, size ** random.random(len(articles)) - 1 + random.random(len(articles)))
         pairs.append((articles, starts[chosen] + rank.astype(np.int64)))
 
-    rare = round(_RARE * visible)
-    members = (
-        random.integers(1, max(2, wiki.minimum_count), rare) if wiki.minimum_count > 1 else np.zeros(rare)
-    )
-    rare = rare if wiki.minimum_count > 1 else 0
-    of_rare = np.repeat(visible + np.arange(rare), members[:rare].astype(np.int64))
+    rare = round(_RARE * visible) if wiki.minimum_count > 1 else 0
+    of_rare = np.repeat(visible + np.arange(rare), random.integers(1, max(2, wiki.minimum_count), rare))
     pairs.append((random.integers(0, wiki.pages, len(of_rare)), of_rare))
 
     hidden = max(2, round(_HIDDEN * visible))

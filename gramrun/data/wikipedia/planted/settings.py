@@ -70,7 +70,8 @@ class PlantedWiki:
             "categories must be at least topics": self.categories >= self.topics,
             f"words must be at least {max(10, 3 * self.topics)}": self.words >= max(10, 3 * self.topics),
             "other_pages must lie between 0.1 and 1": 0.1 <= self.other_pages <= 1,
-            "redirects must lie between 0.1 and 1": 0.1 <= self.redirects <= 1,
+            "redirects must lie between 0.1 and 1, and come to 12": 0.1 <= self.redirects <= 1
+            and self.redirects * self.pages >= 12,  # one of each kind, and some that lead to articles
             f"each of {self.topics} topics needs {least} pages for its words and categories to be frequent, "
             f"and has {smallest}": smallest >= least,
             "links must be at least pages": self.links >= self.pages,
