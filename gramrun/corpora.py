@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,14 +42,14 @@ class Found:
 
     Attributes:
         read: reads them.
-        inputs: what they are: a checksum by name.
+        inputs: what they are: gives a checksum by name, after reading the files once.
         sections: the sections of `PrepareConfig` that decide what is read, beside ``split``.
         validation_fraction: where the configuration names none.
         origin: where they come from, for the manifest.
     """
 
     read: Callable[[], Corpus]
-    inputs: Mapping[str, str]
+    inputs: Callable[[], Mapping[str, str]]
     sections: tuple[str, ...]
     validation_fraction: float
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -87,8 +86,7 @@ def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
             _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
         return corpus
 
-    inputs = movielens.content_sha256(name, raw)
-    return Found(read, inputs, (), MOVIELENS_FRACTION, _origin(raw))
+    return Found(read, lambda: movielens.content_sha256(name, raw), (), MOVIELENS_FRACTION, _origin(raw))
 
 
 def _shortfall(name: str, corpus: Corpus) -> str:
@@ -101,13 +99,13 @@ def _atomic(name: str, config: PrepareConfig, source: Path | None) -> Found:
     if source is None:
         raise InputError(f"{name} needs --source: the folder with NAME.inter, NAME.item and NAME.user")
     raw = atomic.find(source)
-    return Found(lambda: atomic.read(raw), dict(raw.sha256), (), MOVIELENS_FRACTION, _origin(raw))
+    return Found(lambda: atomic.read(raw), lambda: raw.sha256, (), MOVIELENS_FRACTION, _origin(raw))
 
 
 def _synthetic(name: str, config: PrepareConfig, source: Path | None) -> Found:
     _refuse(name, source)
     settings = config.synthetic.model_dump()
-    return Found(lambda: synthetic.generate(**settings), {}, ("synthetic",), MOVIELENS_FRACTION)
+    return Found(lambda: synthetic.generate(**settings), dict, ("synthetic",), MOVIELENS_FRACTION)
 
 
 def _wikipedia(name: str, config: PrepareConfig, source: Path | None) -> Found:
@@ -196,12 +194,13 @@ def _wiki_found(
         config: what ``--set`` says.
         origin: for the manifest.
     """
-    with ThreadPoolExecutor() as pool:
-        inputs = dict(zip(files, pool.map(sha256_of, files.values()), strict=True))
     settings = config.wikipedia
     thresholds = wikipedia.Thresholds(
         settings.min_links, settings.min_ngram_count, settings.min_category_count
     )
+
+    def inputs() -> dict[str, str]:
+        return {name: sha256_of(file) for name, file in files.items()}
 
     def read() -> Corpus:
         total = sum(file.stat().st_size for file in files.values())

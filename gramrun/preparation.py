@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,16 @@ def prepare_corpus(
     config = load_config(PrepareConfig, None, overrides)
     found = corpora.find(name, config, source)
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
-    origin = _origin(name, config, found, fraction)
-    known = _existing(output, origin["fingerprint"], force)
-    if known is not None:
-        return known, False
-    corpus = found.read()
+    with ThreadPoolExecutor(1) as pool:  # the checksums of large files take as long as parsing them
+        origin = pool.submit(_origin, name, config, found, fraction)
+        if _is_occupied(output, force):
+            return _existing(output, origin.result()["fingerprint"]), False
+        corpus = found.read()
     if config.split.tuning_fraction is not None:
         corpus = without_validation(corpus, fraction, seed)
         fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
     manifest = shards.write_corpus(
-        corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin
+        corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin.result()
     )
     return manifest, True
 
@@ -73,7 +74,7 @@ def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> 
     deciding: Mapping[str, Any] = {
         "corpus": name,
         "settings": settings,
-        "inputs": dict(found.inputs),
+        "inputs": dict(found.inputs()),
         "parser_version": PARSER_VERSION,
         "schema_version": shards.SCHEMA_VERSION,
     }
@@ -81,15 +82,21 @@ def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> 
     return {**provenance(), **deciding, **found.origin, "fingerprint": fingerprint}
 
 
-def _existing(output: Path, fingerprint: str, force: bool) -> dict[str, Any] | None:
-    """The manifest of an intact corpus with this fingerprint at `output`, or None where there is room."""
+def _is_occupied(output: Path, force: bool) -> bool:
+    """Whether a prepared corpus lies at `output` that is not to be replaced.
+
+    Raises:
+        InputError: something else lies there.
+    """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return None
-    is_corpus = (output / shards.MANIFEST).is_file()
-    if not is_corpus:
+        return False
+    if not (output / shards.MANIFEST).is_file():
         raise InputError(f"{output}: exists and is no prepared corpus; choose another --output")
-    if force:
-        return None
+    return not force
+
+
+def _existing(output: Path, fingerprint: str) -> dict[str, Any]:
+    """The manifest of the intact corpus at `output`, which must have this fingerprint."""
     manifest = shards.read_manifest(output)
     if manifest["origin"]["fingerprint"] != fingerprint:
         raise InputError(

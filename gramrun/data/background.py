@@ -10,6 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+THREAD_NAME = "gramrun: works ahead"
 _AHEAD = 2
 
 
@@ -38,7 +39,7 @@ def in_background(items: Iterator[T], ahead: int = _AHEAD) -> Generator[T]:
             if isinstance(items, Generator):
                 items.close()
 
-    thread = threading.Thread(target=make, daemon=True)
+    thread = threading.Thread(target=make, name=THREAD_NAME, daemon=True)
     thread.start()
     try:
         while (taken := made.get()) is not None:

@@ -9,11 +9,9 @@ by one thread: its blocks could be unpacked side by side, but begin at any bit.
 from __future__ import annotations
 
 import bz2
-import contextlib
-import queue
 import re
-import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
 from typing import Protocol, cast
@@ -21,6 +19,7 @@ from typing import Protocol, cast
 import zstandard
 from isal import igzip_lib
 
+from gramrun.data.background import in_background
 from gramrun.errors import InputError
 
 CHUNK_BYTES = 4 << 20
@@ -34,7 +33,6 @@ _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
 # zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
 _ZSTD_BLOCK_BYTES = 1 << 12
-_CHUNKS_AHEAD = 2  # that wait for the consumer
 
 
 class _Decompressor(Protocol):
@@ -99,37 +97,12 @@ def read_chunks(
     Raises:
         InputError: the file is missing, empty, cut off, damaged, or not what its name says.
     """
-    chunks: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_CHUNKS_AHEAD)
-    stop = threading.Event()
-
-    def produce() -> None:
-        try:
-            for produced in _unpack(path, chunk_bytes):
-                chunks.put(produced)
-                if stop.is_set():
-                    return
-            chunks.put(None)
-        except BaseException as error:  # raised again where the chunks are taken
-            chunks.put(error)
-
-    thread = threading.Thread(target=produce, name=f"unpack {path.name}", daemon=True)
-    thread.start()
-    try:
-        while (taken := chunks.get()) is not None:
-            if isinstance(taken, BaseException):
-                raise taken
-            chunk, read = taken
+    with closing(in_background(_unpack(path, chunk_bytes))) as chunks:
+        for chunk, read in chunks:
             if on_read is not None and read:
                 on_read(read)
             if chunk:
                 yield chunk
-    finally:
-        stop.set()
-        # The thread puts one more chunk at most: it must not wait for room.
-        with contextlib.suppress(queue.Empty):
-            while True:
-                chunks.get_nowait()
-        thread.join()
 
 
 def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:

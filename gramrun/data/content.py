@@ -1,9 +1,15 @@
-"""Arrays and tables written to files and hashed at once, in pieces: nothing is read back or held twice."""
+"""Arrays and tables written to files, hashed as files and as contents on the way: nothing is read back.
+
+Arrays come in pieces, so that an array that is made of others, such as the pairs of one split, is never in
+memory as a whole.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,62 +17,58 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gramrun.data.background import in_background
 from gramrun.files import sha256_of
 
-_PIECE_BYTES = 1 << 24
+_PIECE = 1 << 22  # values at once
 
 
-def write_array(path: Path, array: np.ndarray) -> dict[str, Any]:
-    """Write ``.npy`` (version 1.0) and give its size and SHA-256, as ``bytes`` and ``sha256``.
+@dataclass(frozen=True)
+class Pieces:
+    """A one-dimensional array, piece by piece.
+
+    Attributes:
+        dtype: of the values.
+        length: how many there are.
+        pieces: gives them in order, as contiguous arrays.
+    """
+
+    dtype: np.dtype[Any]
+    length: int
+    pieces: Callable[[], Iterator[np.ndarray]]
+
+    @classmethod
+    def of(cls, values: np.ndarray, chosen: np.ndarray | None = None) -> Pieces:
+        """An array, or what a mask of the same shape chooses of it."""
+
+        def pieces() -> Iterator[np.ndarray]:
+            for start in range(0, len(values), _PIECE):
+                piece = values[start : start + _PIECE]
+                yield np.ascontiguousarray(piece if chosen is None else piece[chosen[start : start + _PIECE]])
+
+        return cls(values.dtype, len(values) if chosen is None else int(np.count_nonzero(chosen)), pieces)
+
+
+class ContentWriter:
+    """Writes arrays, then tables, each in ascending order of their names, and hashes what they say.
+
+    The content hash is a SHA-256 over names, dtypes, shapes and values, independent of file formats and
+    their versions.
 
     Args:
-        path: the file.
-        array: C-contiguous, or it is copied.
-    """
-    digest, size = hashlib.sha256(), 0
+        folder: where the files go; its folders must be there.
 
-    class Hashing:
-        """What `numpy.lib.format` writes the header to."""
-
-        def write(self, piece: Any) -> None:
-            nonlocal size
-            file.write(piece)
-            digest.update(piece)
-            size += len(piece)
-
-    array = np.ascontiguousarray(array)
-    with path.open("wb") as file:
-        out = Hashing()
-        np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(array))
-        for piece in _pieces(array):
-            out.write(piece)
-    return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def write_table(path: Path, frame: pd.DataFrame) -> dict[str, Any]:
-    """Write Parquet and give its size and SHA-256, as `write_array` does."""
-    frame.to_parquet(path, index=False)
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-
-
-def _pieces(array: np.ndarray) -> list[memoryview]:
-    data = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-    return [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
-
-
-class ContentHash:
-    """SHA-256 over names, dtypes, shapes and values, independent of file formats and their versions.
-
-    Arrays are to be added in ascending order of their names, then tables in that of theirs. The hash is
-    computed in a thread, while the caller writes the same values to the disk.
+    Attributes:
+        files: size (``bytes``) and ``sha256`` of each file, by name.
     """
 
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._content = hashlib.sha256()
         self._pool = ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
+        self.files: dict[str, dict[str, Any]] = {}
 
-    def __enter__(self) -> ContentHash:
+    def __enter__(self) -> ContentWriter:
         return self
 
     def __exit__(
@@ -74,28 +76,33 @@ class ContentHash:
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add_array(self, name: str, array: np.ndarray) -> None:
-        """Take an array's name, dtype, shape and values."""
-        self._wait()  # so that two arrays at most are alive
-        self._last = self._pool.submit(self._update, f"{name} {array.dtype.str} {array.shape}\n", array)
+    def array(self, name: str, array: Pieces) -> None:
+        """Write ``.npy`` (version 1.0)."""
+        header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
+        digest, size = hashlib.sha256(), 0
+        self._content.update(f"{name} {array.dtype.str} {(array.length,)}\n".encode())
+        with (self._folder / name).open("w+b") as file:
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (array.length,)})
+            size = file.tell()
+            file.seek(0)
+            digest.update(file.read())
+            for piece in in_background(array.pieces()):
+                data = memoryview(piece.view(np.uint8))  # type: ignore[arg-type]
+                hashed = self._pool.submit(self._content.update, data)
+                file.write(data)
+                digest.update(data)
+                size += len(data)
+                hashed.result()
+        self.files[name] = {"bytes": size, "sha256": digest.hexdigest()}
 
-    def add_table(self, name: str, frame: pd.DataFrame) -> None:
-        """Take a table's name and what it says, as CSV."""
-        text = f"{name}\n{frame.to_csv(index=False, lineterminator=chr(10))}".encode()
-        self._wait()
-        self._digest.update(text)
+    def table(self, name: str, frame: pd.DataFrame, text: str) -> None:
+        """Write ``vocabularies/NAME.parquet``; what it says is `text`, its CSV."""
+        file = f"vocabularies/{name}.parquet"
+        self._content.update(f"{name}\n{text}".encode())
+        frame.to_parquet(self._folder / file, index=False)
+        path = self._folder / file
+        self.files[file] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
-    def hexdigest(self) -> str:
-        """The hash of all that was added, as 64 hex digits."""
-        self._wait()
-        return self._digest.hexdigest()
-
-    def _update(self, header: str, array: np.ndarray) -> None:
-        self._digest.update(header.encode())
-        for piece in _pieces(np.ascontiguousarray(array)):
-            self._digest.update(piece)
-
-    def _wait(self) -> None:
-        if self._last is not None:
-            self._last.result()
-            self._last = None
+    def content_hash(self) -> str:
+        """The hash of all that was written, as 64 hex digits."""
+        return self._content.hexdigest()

@@ -14,17 +14,16 @@ damaged or half-copied shard is refused by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gramrun.data.content import ContentHash, write_array, write_table
+from gramrun.data.content import ContentWriter, Pieces
 from gramrun.data.corpus import Corpus, Feature, Side
 from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
@@ -129,8 +128,8 @@ def write_corpus(
                 "left_items": corpus.left.items,
                 "right_items": corpus.right.items,
                 "pairs": len(corpus.pair_left),
-                "train_pairs": int((~in_validation).sum()),
-                "validation_pairs": int(in_validation.sum()),
+                "train_pairs": int(len(in_validation) - np.count_nonzero(in_validation)),
+                "validation_pairs": int(np.count_nonzero(in_validation)),
                 **corpus.summary,
             },
             "counts": dict(corpus.counts),
@@ -145,54 +144,40 @@ def write_corpus(
 
 
 def _write_files(corpus: Corpus, in_validation: np.ndarray, folder: Path) -> tuple[str, dict[str, Any]]:
-    """Write everything but the manifest; return the hash of the contents, and size and SHA-256 by file.
-
-    Each array is made while the one before it is written and hashed, so that of the pairs of a large corpus
-    two columns more are in memory.
-    """
-    files: dict[str, Future[dict[str, Any]]] = {}
+    """Write everything but the manifest; return the hash of the contents, and size and SHA-256 by file."""
     for name in ("left", "pairs", "right", "vocabularies"):
         (folder / name).mkdir()
-    with ContentHash() as content, ThreadPoolExecutor(1) as writer:
-        previous: Future[dict[str, Any]] | None = None
-        for name, make in sorted(_arrays(corpus, in_validation).items()):
-            array = make()
-            content.add_array(name, array)
-            if previous is not None:
-                previous.result()
-            previous = files[name] = writer.submit(write_array, folder / name, array)
-        for name, frame in sorted(corpus.vocabularies.items()):
-            file = f"vocabularies/{name}.parquet"
-            files[file] = writer.submit(write_table, folder / file, frame)
-            content.add_table(name, frame)
-        return content.hexdigest(), {name: written.result() for name, written in sorted(files.items())}
+    tables = sorted(corpus.vocabularies.items())
+    with ContentWriter(folder) as writer, ThreadPoolExecutor(1) as pool:
+        texts = [pool.submit(_csv, frame) for _, frame in tables]
+        for name, array in sorted(_arrays(corpus, in_validation).items()):
+            writer.array(name, array)
+        for (name, frame), text in zip(tables, texts, strict=True):
+            writer.table(name, frame, text.result())
+        return writer.content_hash(), writer.files
 
 
-def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
-    """How to make each array, by file name."""
-    in_train = ~in_validation
-    makers: dict[str, Callable[[], np.ndarray]] = {}
+def _csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Pieces]:
+    """Each array, by file name."""
+    arrays = {}
     columns = {"left": corpus.pair_left, "right": corpus.pair_right}
     if corpus.target is not None:
         columns["target"] = corpus.target
-    for name, values in columns.items():
-        makers[f"pairs/train_{name}.npy"] = partial(_chosen, values, in_train)
-        makers[f"pairs/validation_{name}.npy"] = partial(_chosen, values, in_validation)
+    in_train = ~in_validation
+    for split, chosen in (("train", in_train), ("validation", in_validation)):
+        for name, values in columns.items():
+            arrays[f"pairs/{split}_{name}.npy"] = Pieces.of(values, chosen)
     for name, side in (("left", corpus.left), ("right", corpus.right)):
-        makers[f"{name}/frequency.npy"] = partial(_frequency, columns[name], in_train, side.items)
+        frequency = count_values(columns[name], side.items, in_train)
+        arrays[f"{name}/frequency.npy"] = Pieces.of(frequency.astype(np.int32))
         for feature in side.features:
-            makers[f"{name}/{feature.name}.offsets.npy"] = partial(np.asarray, feature.offsets)
-            makers[f"{name}/{feature.name}.indices.npy"] = partial(np.asarray, feature.indices)
-    return makers
-
-
-def _chosen(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    chosen: np.ndarray = values[mask]
-    return chosen
-
-
-def _frequency(pairs: np.ndarray, in_train: np.ndarray, items: int) -> np.ndarray:
-    return count_values(pairs, items, in_train).astype(np.int32)
+            arrays[f"{name}/{feature.name}.offsets.npy"] = Pieces.of(feature.offsets)
+            arrays[f"{name}/{feature.name}.indices.npy"] = Pieces.of(feature.indices)
+    return arrays
 
 
 def _describe_side(side: Side) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from gramrun.data.byte_strings import offsets_of
 from gramrun.data.compiled import compiled
 
+_BLOCK = 1 << 24  # columns that wait to be sorted, in pieces that the system takes back one by one
 _KEYS_AT_ONCE = 1 << 18  # 2 MB of them, as a core's cache holds
 _THREADS = min(4, os.cpu_count() or 1)
 
@@ -42,24 +43,29 @@ class SparseRows:
 
     def rows(self) -> np.ndarray:
         """The row of each column: int32, shape (offsets[-1],)."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
+        rows = np.empty(len(self.columns), dtype=np.int32)
+        _fill_rows(self.offsets, rows)
+        return rows
 
     def column_counts(self, columns: int) -> np.ndarray:
         """In how many rows each of `columns` columns stands: int64, shape (columns,)."""
         return count_values(self.columns, columns)
 
-    def select(self, kept_rows: np.ndarray, kept_columns: np.ndarray) -> SparseRows:
+    def select(
+        self, kept_rows: np.ndarray, kept_columns: np.ndarray, *, in_place: bool = False
+    ) -> SparseRows:
         """Leave rows and columns out and number what stays anew, in the same order.
 
         Args:
             kept_rows: bool, shape (rows,).
             kept_columns: bool, one for each column number in use.
+            in_place: write into the memory of these rows, which are not to be used any more.
         """
         if kept_rows.all() and kept_columns.all():
             return self
         numbers = np.where(kept_columns, np.cumsum(kept_columns) - 1, -1).astype(np.int32)
         lengths = np.zeros(len(self), dtype=np.int64)
-        columns = np.empty(len(self.columns), dtype=np.int32)
+        columns = self.columns if in_place else np.empty(len(self.columns), dtype=np.int32)
         kept = _copy_kept(self.offsets, self.columns, kept_rows, numbers, columns, lengths)
         return SparseRows(offsets_of(lengths[kept_rows]), columns[:kept])
 
@@ -74,21 +80,45 @@ class RowBuilder:
     def __init__(self, rows: int) -> None:
         self._lengths = np.zeros(rows, dtype=np.int64)
         self._batches: list[tuple[np.ndarray, np.ndarray]] = []
+        self._blocks: list[np.ndarray] = []
+        self._room = 0
         self.pairs = 0
 
     def add(self, rows: np.ndarray, columns: np.ndarray) -> None:
-        """Take pairs: both int32, of equal shape (n,); the builder keeps the arrays."""
-        _count(rows, self._lengths)
-        self._batches.append((rows, columns))
+        """Take pairs: both int32, of equal shape (n,), and copied.
+
+        Tables are sorted by row for the most part: what is kept of the rows is each run of equal ones.
+        """
+        run_rows, run_ends = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int32)
+        runs = _find_runs(rows, run_rows, run_ends, self._lengths)
+        self._batches.append((run_rows[:runs].copy(), run_ends[:runs].copy()))
         self.pairs += len(rows)
+        while len(columns):
+            if not self._room:
+                self._blocks.append(np.empty(_BLOCK, dtype=np.int32))
+                self._room = _BLOCK
+            taken = columns[: self._room]
+            start = _BLOCK - self._room
+            self._blocks[-1][start : start + len(taken)] = taken
+            self._room -= len(taken)
+            columns = columns[len(taken) :]
 
     def build(self) -> SparseRows:
         """Sort what was gathered and drop duplicates; the builder is empty afterwards."""
         offsets = offsets_of(self._lengths)
         columns = np.empty(offsets[-1], dtype=np.int32)
         ends = offsets[:-1].copy()
-        while self._batches:  # popped, so that the memory of one is free before the next
-            _scatter(*self._batches.pop(), ends, columns)
+        position, block = _BLOCK, np.zeros(0, dtype=np.int32)
+        for run_rows, run_ends in self._batches:
+            run = start = 0
+            while run < len(run_rows):
+                if position == _BLOCK:  # the memory of one is free before the next is read
+                    block, position = self._blocks.pop(0), 0
+                run, start, position = _scatter(
+                    run_rows, run_ends, run, start, block, position, ends, columns
+                )
+        self._batches, self._blocks, self._room = [], [], 0
+        del block
         lengths = np.empty(len(self._lengths), dtype=np.int64)
         # Parts of equally many columns, each in a thread.
         ends = np.searchsorted(offsets, np.linspace(0, offsets[-1], _THREADS + 1)[1:-1])
@@ -128,17 +158,60 @@ def _count_chosen(values: np.ndarray, chosen: np.ndarray, counts: np.ndarray) ->
 
 
 @compiled
+def _fill_rows(offsets: np.ndarray, rows: np.ndarray) -> None:
+    for row in range(len(offsets) - 1):
+        rows[offsets[row] : offsets[row + 1]] = row
+
+
+@compiled
 def _count(values: np.ndarray, counts: np.ndarray) -> None:
     for position in range(len(values)):
         counts[values[position]] += 1
 
 
 @compiled
-def _scatter(rows: np.ndarray, values: np.ndarray, ends: np.ndarray, columns: np.ndarray) -> None:
-    for position in range(len(rows)):
-        row = rows[position]
-        columns[ends[row]] = values[position]
-        ends[row] += 1
+def _find_runs(rows: np.ndarray, run_rows: np.ndarray, run_ends: np.ndarray, lengths: np.ndarray) -> int:
+    """Write the row and the end of each run of equal rows, add its length to its row's, and count runs."""
+    runs, start = 0, 0
+    for position in range(1, len(rows) + 1):
+        if position == len(rows) or rows[position] != rows[start]:
+            run_rows[runs] = rows[start]
+            run_ends[runs] = position
+            lengths[rows[start]] += position - start
+            runs += 1
+            start = position
+    return runs
+
+
+@compiled
+def _scatter(
+    run_rows: np.ndarray,
+    run_ends: np.ndarray,
+    run: int,
+    start: int,
+    block: np.ndarray,
+    position: int,
+    ends: np.ndarray,
+    columns: np.ndarray,
+) -> tuple[int, int, int]:
+    """Put the values of runs, from `start` on in the batch, where their rows end; stop with the block.
+
+    Returns:
+        The next run, how far the batch has been read, and the position in the block.
+    """
+    while run < len(run_rows):
+        row = run_rows[run]
+        count = min(run_ends[run] - start, len(block) - position)
+        place = ends[row]
+        for i in range(count):
+            columns[place + i] = block[position + i]
+        ends[row] += count
+        start += count
+        position += count
+        if start < run_ends[run]:
+            break
+        run += 1
+    return run, start, position
 
 
 def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray, first: int, last: int) -> None:
@@ -204,13 +277,14 @@ def _copy_kept(
     copied: np.ndarray,
     lengths: np.ndarray,
 ) -> int:
-    end = 0
+    end = 0  # never behind the position that is read, so that `copied` may be `columns`
     for row in range(len(kept_rows)):
         if kept_rows[row]:
             start = end
             for position in range(offsets[row], offsets[row + 1]):
                 number = numbers[columns[position]]
-                copied[end] = number  # and written over where it is not kept
-                end += number >= 0
+                if number >= 0:
+                    copied[end] = number
+                    end += 1
             lengths[row] = end - start
     return end

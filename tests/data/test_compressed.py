@@ -16,6 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gramrun.data import background
 from gramrun.data.compressed import read_chunks
 from gramrun.errors import InputError
 
@@ -26,7 +27,7 @@ TEXT = b"".join(b"(%d,0,'Some_title')," % i for i in range(40_000)) + NOISE
 
 
 def threads() -> int:
-    return sum(thread.name.startswith("unpack ") for thread in threading.enumerate())
+    return sum(thread.name == background.THREAD_NAME for thread in threading.enumerate())
 
 
 @pytest.fixture(scope="module")

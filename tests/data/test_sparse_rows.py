@@ -1,9 +1,11 @@
 """`SparseRows` against sets of pairs."""
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gramrun.data import sparse_rows
 from gramrun.data.sparse_rows import RowBuilder
 
 ROWS, COLUMNS = 4, 6
@@ -13,6 +15,15 @@ MASKS = st.tuples(
     st.lists(st.booleans(), min_size=ROWS, max_size=ROWS),
     st.lists(st.booleans(), min_size=COLUMNS, max_size=COLUMNS),
 )
+
+
+@pytest.fixture(autouse=True, params=[3, 1 << 24], ids=["small blocks", "blocks"])
+def _blocks(request):
+    """Batches end in the middle of blocks, and blocks in the middle of batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_rows, "_BLOCK", request.param)
+        patch.setattr(sparse_rows, "_KEYS_AT_ONCE", request.param)
+        yield
 
 
 def build(batches):
@@ -28,6 +39,7 @@ def pairs(rows):
     return list(zip(rows.rows().tolist(), rows.columns.tolist(), strict=True))
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 def test_rows_are_sorted_and_distinct(batches):
     distinct = {pair for batch in batches for pair in batch}
@@ -37,6 +49,7 @@ def test_rows_are_sorted_and_distinct(batches):
     assert rows.column_counts(COLUMNS).tolist() == [sum(c == k for _, c in distinct) for k in range(COLUMNS)]
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES, MASKS)
 def test_selection_renumbers_in_order(batches, masks):
     kept_rows, kept_columns = map(np.array, masks)

@@ -49,8 +49,7 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
         bipartite: keep links to titles that are no pages; right items are then titles.
 
     Returns:
-        The corpus. Articles are in ascending order of page_id, then missing pages in that
-        of their titles.
+        The corpus. Articles are in ascending order of page_id, then missing pages in that of their titles.
         `counts` says what became of every page, redirect and link. `summary` is a row of the paper's table
         of corpora: ``pages, links, ngrams, categories``.
 
@@ -58,54 +57,77 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
         InputError: a table is missing, damaged or contradicts itself; no link is left; a title that is kept
             is not UTF-8.
     """
+    chosen = _choose(wiki, thresholds, categories=categories, bipartite=bipartite)
+    pages, titles = len(chosen.page_numbers), chosen.titles
+    ngrams, ngram_texts = title_ngrams(titles, thresholds.min_ngram_count)
+    page_features = [_bag("ngrams", "ngram", ngrams, 0, pages)]
+    vocabularies = {
+        "ngram": _keys(ngram_texts),
+        "page": _keys(_blanks(titles[:pages]), page_id=chosen.page_numbers),
+    }
+    if categories:
+        page_features.append(_bag("categories", "category", chosen.categories, 0, pages))
+        vocabularies["category"] = _keys(chosen.category_texts)
+    left = right = _side("page", pages, page_features)
+    if bipartite:
+        vocabularies["title"] = _keys(_blanks(titles[pages:]))
+        right = _side("title", len(titles) - pages, [_bag("ngrams", "ngram", ngrams, pages, len(titles))])
+    return Corpus(
+        name=wiki.name,
+        left=left,
+        right=right,
+        vocabularies=vocabularies,
+        pair_left=chosen.links.rows(),
+        pair_right=chosen.links.columns,
+        counts=chosen.counts,
+        summary={
+            "pages": pages,
+            "links": len(chosen.links.columns),
+            "ngrams": len(ngram_texts),
+            "categories": len(chosen.category_texts),
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What of a graph is kept, without what is only needed to choose it.
+
+    Attributes:
+        page_numbers: int64, shape (n,). page_id of the left pages.
+        titles: of the left pages; of the bipartite corpus then of the right items.
+        links: between items by their new numbers.
+        categories, category_texts: of the left pages.
+        counts: as `Corpus` has them.
+    """
+
+    page_numbers: np.ndarray
+    titles: pa.Array
+    links: SparseRows
+    categories: SparseRows
+    category_texts: pa.Array
+    counts: dict[str, int]
+
+
+def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: bool) -> _Chosen:
     graph = read_graph(wiki, categories=categories, missing_pages=bipartite)
+    read = len(graph.links.columns)
     left, right, links = _well_linked(graph, thresholds.min_links, bipartite=bipartite)
     if not len(links.columns):
         raise InputError(
             f"{wiki.name}: no link between articles is left of {graph.counts['links_read']:,} rows; "
             "check that all tables are of one wiki and date, and wikipedia.min_links"
         )
-    counts = {
-        **graph.counts,
-        "pages_below_min_links": graph.counts["articles"] - len(left),
-        "links_of_these": len(graph.links.columns) - len(links.columns),
-    }
-    titles = _texts(graph.targets.take(right if bipartite else left), "page title")
-    left_titles = _texts(graph.pages.titles.take(left), "page title") if bipartite else titles
-    both = pa.concat_arrays([left_titles, titles]) if bipartite else titles
-    ngrams, ngram_texts = title_ngrams(both, thresholds.min_ngram_count)
-    category_rows, category_texts, category_counts = _visible_categories(
-        graph, left, thresholds.min_category_count
-    )
-    vocabularies = {"ngram": _keys(ngram_texts), "category": _keys(category_texts)}
-    left_features = [_bag("ngrams", "ngram", ngrams, 0, len(left))]
-    if categories:
-        left_features.append(_bag("categories", "category", category_rows, 0, len(left)))
-    else:
-        del vocabularies["category"]
-    page_frame = _keys(_blanks(left_titles), page_id=graph.pages.numbers[left])
+    rows, names, category_counts = _visible_categories(graph, left, thresholds.min_category_count)
+    titles = _texts(graph.pages.titles.take(left), "page title")
     if bipartite:
-        right_features = [_bag("ngrams", "ngram", ngrams, len(left), len(both))]
-        vocabularies |= {"page": page_frame, "title": _keys(_blanks(titles))}
-        sides = (_side("page", len(left), left_features), _side("title", len(right), right_features))
-    else:
-        vocabularies |= {"page": page_frame}
-        sides = (_side("page", len(left), left_features),) * 2
-    return Corpus(
-        name=wiki.name,
-        left=sides[0],
-        right=sides[1],
-        vocabularies=vocabularies,
-        pair_left=links.rows(),
-        pair_right=links.columns,
-        counts={**counts, **category_counts},
-        summary={
-            "pages": len(left),
-            "links": len(links.columns),
-            "ngrams": len(ngram_texts),
-            "categories": len(category_texts),
-        },
-    )
+        titles = pa.concat_arrays([titles, _texts(graph.targets.take(right), "page title")])
+    dropped = {
+        "pages_below_min_links": graph.counts["articles"] - len(left),
+        "links_of_these": read - len(links.columns),
+    }
+    counts = {**graph.counts, **dropped, **category_counts}
+    return _Chosen(graph.pages.numbers[left], titles, links, rows, names, counts)
 
 
 def _well_linked(
@@ -115,7 +137,7 @@ def _well_linked(
 
     Returns:
         Rows of the left pages (of `graph.pages`) and of the right ones (of `graph.targets`), and the links
-        between them by their new numbers.
+        between them by their new numbers, in the memory of `graph.links`, which are not to be used any more.
     """
     left = np.arange(len(graph.pages))
     right = np.arange(len(graph.targets))
@@ -136,7 +158,7 @@ def _well_linked(
             keep_left = keep_right = keep_left & (links.lengths + into >= minimum)
         if keep_left.all() and keep_right.all():
             return left, right, links
-        links = links.select(keep_left, keep_right)
+        links = links.select(keep_left, keep_right, in_place=True)
         left, right = left[keep_left], right[keep_right]
         keep_left, keep_right = np.ones(len(left), dtype=bool), np.ones(len(right), dtype=bool)
 

@@ -170,7 +170,7 @@ def _read_links(
         else:
             ends = _follow(_rows_of_titles(batch.targets, index, grow=grow), final, grow)
         kept = _judge(sources, ends, pages.is_redirect, tally)
-        builder.add(sources[:kept].copy(), ends[:kept].copy())
+        builder.add(sources[:kept], ends[:kept])
     gathered = builder.pairs
     links = builder.build()
     counts = {
