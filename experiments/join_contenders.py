@@ -168,7 +168,7 @@ def duckdb_titles(columns: Columns, memory_limit: int | None = None) -> Joined:
 
 
 def duckdb_links(columns: Columns, memory_limit: int | None = None) -> Joined:
-    """SQL; with `source_row <> target_row`, DuckDB 2.0 begins with all pairs of articles and ends: minutes."""
+    """SQL; with `source_row <> target_row`, DuckDB 2.0 begins with all pairs of articles and ends."""
     found, spilled = _query(
         "SELECT DISTINCT source_row, target_row FROM links JOIN articles USING (page_id) "
         "JOIN ends USING (lt_id) WHERE source_row - target_row <> 0 ORDER BY source_row, target_row",
