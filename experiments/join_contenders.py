@@ -34,7 +34,7 @@ import pyarrow as pa  # noqa: E402
 
 from gramrun.data.byte_strings import ByteStrings  # noqa: E402
 from gramrun.data.sparse_rows import RowBuilder  # noqa: E402
-from gramrun.data.wikipedia.graph import LINK_CLASSES, _classify  # noqa: E402
+from gramrun.data.wikipedia.graph import LINK_CLASSES, follow_redirects, judge_links  # noqa: E402
 from gramrun.data.wikipedia.pages import UNKNOWN_NUMBER, UNKNOWN_PAGE, NumberMap, look_up  # noqa: E402
 from gramrun.data.wikipedia.title_index import ABSENT, TitleIndex  # noqa: E402
 
@@ -149,12 +149,13 @@ def gramrun_links(columns: Columns) -> Joined:
     target_of.set(columns.target_ids, columns.target_rows, "lt_id")
     builder = RowBuilder(len(columns.page_ids))
     tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
+    end_of = follow_redirects(target_of.values, columns.final, False)
     for start in range(0, len(columns.link_sources), _BATCH):
         batch = slice(start, start + _BATCH)
         sources = look_up(row_of.values, columns.link_sources[batch], UNKNOWN_PAGE)
-        targets = look_up(target_of.values, columns.link_targets[batch], UNKNOWN_NUMBER)
-        kept = _classify(sources, targets, columns.is_redirect, columns.final, False, tally)
-        builder.add(sources[:kept].copy(), targets[:kept].copy())
+        ends = look_up(end_of, columns.link_targets[batch], UNKNOWN_NUMBER)
+        kept = judge_links(sources, ends, columns.is_redirect, tally)
+        builder.add(sources[:kept], ends[:kept])
     rows = builder.build()
     return Joined((rows.rows(), rows.columns))
 

@@ -159,7 +159,7 @@ def _read_links(
 ) -> tuple[SparseRows, dict[str, int]]:
     tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
     builder = RowBuilder(len(pages))
-    end_of = _follow(target_of, final, grow)
+    end_of = follow_redirects(target_of, final, grow)
     read = 0
     for batch in in_background(wiki.links()):
         read += len(batch.sources)
@@ -168,8 +168,8 @@ def _read_links(
         if isinstance(batch.targets, ByNumber):
             ends = look_up(end_of, batch.targets.numbers, UNKNOWN_NUMBER)
         else:
-            ends = _follow(_rows_of_titles(batch.targets, index, grow=grow), final, grow)
-        kept = _judge(sources, ends, pages.is_redirect, tally)
+            ends = follow_redirects(_rows_of_titles(batch.targets, index, grow=grow), final, grow)
+        kept = judge_links(sources, ends, pages.is_redirect, tally)
         builder.add(sources[:kept], ends[:kept])
     gathered = builder.pairs
     links = builder.build()
@@ -213,7 +213,7 @@ def _hidden(wiki: Wiki, pages: PageTable, index: TitleIndex) -> np.ndarray:
 
 
 @compiled
-def _follow(targets: np.ndarray, final: np.ndarray, missing_pages: bool) -> np.ndarray:
+def follow_redirects(targets: np.ndarray, final: np.ndarray, missing_pages: bool) -> np.ndarray:
     """Where targets lead in the end: a row, plus `_VIA_REDIRECT` if not their own; or why to none.
 
     Args:
@@ -233,12 +233,12 @@ def _follow(targets: np.ndarray, final: np.ndarray, missing_pages: bool) -> np.n
 
 
 @compiled
-def _judge(sources: np.ndarray, ends: np.ndarray, is_redirect: np.ndarray, tally: np.ndarray) -> int:
+def judge_links(sources: np.ndarray, ends: np.ndarray, is_redirect: np.ndarray, tally: np.ndarray) -> int:
     """Count each link in its class, and move those that are kept to the front of both arrays.
 
     Args:
         sources: rows of pages, or codes.
-        ends: what `_follow` gives.
+        ends: what `follow_redirects` gives.
         is_redirect: of `PageTable`.
         tally: counts of `LINK_CLASSES`, which grow.
 

@@ -16,6 +16,7 @@ from gramrun.data.compiled import compiled
 ABSENT = -1
 
 LARGEST_SIZE = 2**30
+_BLOCK = 256  # titles that are looked up at once
 _FIRST_SLOTS = 1 << 12
 _SLOTS_PER_TITLE = 2  # at least; more slots mean fewer probes and more memory
 
@@ -152,6 +153,33 @@ def _fill(slots: np.ndarray, offsets: np.ndarray, pool: np.ndarray, count: int) 
 
 
 @compiled
+def _touch(
+    starts: np.ndarray,
+    data: np.ndarray,
+    first: int,
+    values: np.ndarray,
+    slots: np.ndarray,
+    offsets: np.ndarray,
+    pool: np.ndarray,
+    numbers: np.ndarray,
+) -> None:
+    """Hash titles first, first + 1, … and bring what their probes will read near to the processor.
+
+    A probe reads a slot, then an offset, then a title, each from anywhere in memory and each after the one
+    before it. Here each is read for all titles of a block before the next: many accesses are under way at once.
+    """
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(values)):
+        values[i] = _hash(data, starts[first + i], starts[first + i + 1])
+    for i in range(len(values)):
+        numbers[first + i] = np.int64(slots[values[i] & mask] & np.uint64(0xFFFFFFFF))
+    for i in range(len(values)):
+        numbers[first + i] = offsets[max(numbers[first + i] - 1, 0)] & 0x7FFFFFFF
+    for i in range(len(values)):
+        numbers[first + i] = pool[numbers[first + i]]  # overwritten by the probe's result
+
+
+@compiled
 def _add(
     starts: np.ndarray,
     data: np.ndarray,
@@ -162,24 +190,28 @@ def _add(
     count: int,
     numbers: np.ndarray,
 ) -> int:
-    for row in range(len(numbers)):
-        if not chosen[row]:
-            numbers[row] = ABSENT
-            continue
-        start, end = starts[row], starts[row + 1]
-        value = _hash(data, start, end)
-        slot = _probe(data, start, end, slots, offsets, pool, value)
-        held = slots[slot]
-        if held != np.uint64(0):
-            numbers[row] = np.int64(held & np.uint64(0xFFFFFFFF)) - 1
-            continue
-        begin = offsets[count]
-        for distance in range(end - start):
-            pool[begin + distance] = data[start + distance]
-        offsets[count + 1] = begin + end - start
-        slots[slot] = ((value >> np.uint64(32)) << np.uint64(32)) | np.uint64(count + 1)
-        numbers[row] = count
-        count += 1
+    values = np.empty(_BLOCK, dtype=np.uint64)
+    for first in range(0, len(numbers), _BLOCK):
+        block = values[: min(_BLOCK, len(numbers) - first)]
+        _touch(starts, data, first, block, slots, offsets, pool, numbers)
+        for i in range(len(block)):
+            row = first + i
+            if not chosen[row]:
+                numbers[row] = ABSENT
+                continue
+            start, end = starts[row], starts[row + 1]
+            slot = _probe(data, start, end, slots, offsets, pool, block[i])
+            held = slots[slot]
+            if held != np.uint64(0):
+                numbers[row] = np.int64(held & np.uint64(0xFFFFFFFF)) - 1
+                continue
+            begin = offsets[count]
+            for distance in range(end - start):
+                pool[begin + distance] = data[start + distance]
+            offsets[count + 1] = begin + end - start
+            slots[slot] = ((block[i] >> np.uint64(32)) << np.uint64(32)) | np.uint64(count + 1)
+            numbers[row] = count
+            count += 1
     return count
 
 
@@ -193,9 +225,13 @@ def _find(
     pool: np.ndarray,
     numbers: np.ndarray,
 ) -> None:
-    for row in range(len(numbers)):
-        numbers[row] = ABSENT
-        if chosen[row]:
-            start, end = starts[row], starts[row + 1]
-            slot = _probe(data, start, end, slots, offsets, pool, _hash(data, start, end))
-            numbers[row] = np.int64(slots[slot] & np.uint64(0xFFFFFFFF)) - 1
+    values = np.empty(_BLOCK, dtype=np.uint64)
+    for first in range(0, len(numbers), _BLOCK):
+        block = values[: min(_BLOCK, len(numbers) - first)]
+        _touch(starts, data, first, block, slots, offsets, pool, numbers)
+        for i in range(len(block)):
+            row = first + i
+            numbers[row] = ABSENT
+            if chosen[row]:
+                slot = _probe(data, starts[row], starts[row + 1], slots, offsets, pool, block[i])
+                numbers[row] = np.int64(slots[slot] & np.uint64(0xFFFFFFFF)) - 1
