@@ -19,6 +19,7 @@ from gramrun.data.wikipedia import corpus as wikipedia
 from gramrun.data.wikipedia import planted
 from gramrun.data.wikipedia.enwik8 import locate_enwik8
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml
+from gramrun.data.wikipedia.published import verify
 from gramrun.data.wikipedia.records import Wiki
 from gramrun.data.wikipedia.sources import WIKIS, locate_wikipedia
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
@@ -118,13 +119,15 @@ def _wikipedia(name: str, config: PrepareConfig, source: Path | None) -> Found:
         contact=config.dump.contact,
         tables=_tables(config),
     )
+    if not files.verified:
+        _log.warning("%s: not verified: %s", files.origin, files.note)
     return _tables_found(name, config, files)
 
 
 def _wikipedia_sql(name: str, config: PrepareConfig, source: Path | None) -> Found:
     if source is None:
         raise InputError(f"{name} needs --source: the folder with the tables of one dump")
-    files = find_tables(source, None, config.dump.date)
+    files = verify(find_tables(source, None, config.dump.date), _tables(config))
     return _tables_found(files.wiki or name, config, files)
 
 
@@ -138,6 +141,8 @@ def _wikipedia_xml(name: str, config: PrepareConfig, source: Path | None) -> Fou
 def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
     found = locate_enwik8(source, _raw_folders(), DOWNLOADS)
     origin = {"source": str(found.path), "verified": found.verified, "verification": found.note}
+    if not found.verified:
+        _log.warning("%s: not verified: %s", found.path, found.note)
     return _xml_found(name, config, found.path, origin, allow_cut_off=True)
 
 

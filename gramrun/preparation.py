@@ -15,7 +15,7 @@ from gramrun.config_loading import load_config
 from gramrun.corpora import Found
 from gramrun.data import shards
 from gramrun.data.split import tuning_seed, without_validation
-from gramrun.errors import InputError
+from gramrun.errors import InputError, RunError
 from gramrun.provenance import provenance
 
 PARSER_VERSION = 1  # raise when any reader gives another corpus from the same files
@@ -37,7 +37,8 @@ def prepare_corpus(
         The manifest, and whether anything was written.
 
     Raises:
-        InputError: for an unknown corpus, unusable raw files, or an occupied `output`.
+        InputError: for an unknown corpus, unusable raw files, or an `output` that is occupied, or cannot be
+            written.
     """
     config = load_config(PrepareConfig, None, overrides)
     found = corpora.find(name, config, source)
@@ -50,9 +51,12 @@ def prepare_corpus(
     if config.split.tuning_fraction is not None:
         corpus = without_validation(corpus, fraction, seed)
         fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
-    manifest = shards.write_corpus(
-        corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin.result()
-    )
+    try:
+        manifest = shards.write_corpus(
+            corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin.result()
+        )
+    except RunError as error:  # nothing ran yet: what cannot be used is the place
+        raise InputError(f"{error}; make room, or choose another --output") from error
     return manifest, True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -254,3 +255,33 @@ def test_unchanged_tables_are_recognised(dumps, tmp_path):
     again = prepare_corpus("wikipedia-sql", tmp_path / "out", dumps / "2026", [])
     assert first[1]
     assert again == (first[0], False)
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs limits on the size of files")
+def test_a_disk_that_fills_is_one_line_and_leaves_nothing(dumps, prepared, tmp_path):
+    """Files may not grow past 20 kB, as under a quota: the shards of the pairs do."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+    command += ["--source", str(dumps / "2026"), "--output", str(tmp_path / "out")]
+    result = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "cannot be written" in result.stderr
+    assert "choose another --output" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_prepare_leaves_nothing(dumps, prepared, tmp_path):
+    """Ctrl-C while it starts, reads or writes: exit 130, or it was done already."""
+    command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+    command += ["--source", str(dumps / "2026"), "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.2)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert "Traceback" not in error
+    assert (process.returncode, (tmp_path / "out").exists()) in {(130, False), (0, True)}

@@ -166,7 +166,7 @@ def _touch(
     """Hash titles first, first + 1, … and bring what their probes will read near to the processor.
 
     A probe reads a slot, then an offset, then a title, each from anywhere in memory and each after the one
-    before it. Here each is read for all titles of a block before the next: many accesses are under way at once.
+    before it. Here each is read for all titles of a block before the next: many accesses at once.
     """
     mask = np.uint64(len(slots) - 1)
     for i in range(len(values)):
