@@ -357,7 +357,7 @@ def test_a_real_full_disk(tmp_path):
     """A file size limit is a disk that fills at that size; only root could mount a small one."""
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)); import sys; sys.argv = ['gramrun', 'prepare', 'synthetic', '--output', 'd']; from gramrun.cli import main; main()"
     answer = shell("-c", limit, cwd=tmp_path)
-    assert answer.returncode == 1, answer.stderr
+    assert answer.returncode == 2, answer.stderr
     assert answer.stderr.startswith("gramrun: d: cannot be written: ")
     assert answer.stderr.count("\n") == 1
     assert not os.listdir(tmp_path)
