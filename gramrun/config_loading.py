@@ -263,5 +263,6 @@ def _type_name(annotation: Any) -> str:
         int: "whole number",
         float: "number",
         bool: "true, false",
+        str: "text",
     }
     return names.get(annotation, f"{annotation.__name__.removesuffix('Section').lower()} sections")

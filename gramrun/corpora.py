@@ -150,7 +150,7 @@ def _planted(name: str, config: PrepareConfig, source: Path | None) -> Found:
     _refuse(name, source)
     chosen = config.planted.model_dump(exclude_none=True, exclude={"generation", "tables"})
     wiki = replace(planted.SIZES[name], **chosen)
-    generation = config.planted.generation
+    generation = str(config.planted.generation)
     folder = config.planted.tables or DOWNLOADS / "planted" / f"{name}-{generation}"
     planted.write_tables(wiki, folder, generation=generation, progress=True)
     found = _tables_found(name, config, find_tables(folder))

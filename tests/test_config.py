@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig
 from gramrun.config_loading import config_hash, dump_config, keys_of, load_config
+from gramrun.data.wikipedia.schemas import GENERATIONS
 from gramrun.errors import ConfigError
 from gramrun.gramian import ESTIMATOR_NAMES
 
@@ -250,3 +251,25 @@ def test_prepare_has_its_own_keys():
         load_config(PrepareConfig, None, ["split.sed=3"])
     with pytest.raises(ConfigError, match="pairs_per_left_item cannot exceed right_items"):
         load_config(PrepareConfig, None, ["synthetic.right_items=5"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "date"),
+    [("20260101", "20260101"), ("'20260101'", "20260101"), ("2026-01-01", "20260101"), ("latest", "latest")],
+)
+def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
+    assert load_config(PrepareConfig, None, [f"dump.date={setting}"]).dump.date == date
+
+
+@pytest.mark.parametrize("setting", ["2026", "20260101.5", "soon", "true"])
+def test_what_is_no_date_is_refused(setting):
+    with pytest.raises(ConfigError, match="dump.date"):
+        load_config(PrepareConfig, None, [f"dump.date={setting}"])
+
+
+def test_the_generations_are_those_that_can_be_written():
+    for generation in GENERATIONS:
+        chosen = load_config(PrepareConfig, None, [f"planted.generation={generation}"]).planted.generation
+        assert str(chosen) == generation
+    with pytest.raises(ConfigError, match="planted.generation"):
+        load_config(PrepareConfig, None, ["planted.generation=2015"])

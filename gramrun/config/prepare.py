@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gramrun.config.base import Section
 
@@ -71,6 +72,14 @@ class DumpSection(Section):
         None, description="your address or page, told to Wikimedia's servers, which ask for one"
     )
 
+    @field_validator("date", mode="before")
+    @classmethod
+    def _digits(cls, value: object) -> object:
+        """YAML takes 20260101 for a number, and 2026-01-01 for a date."""
+        if isinstance(value, datetime.date):
+            return f"{value:%Y%m%d}"
+        return str(value) if isinstance(value, int) else value
+
 
 class PlantedSection(Section):
     """A made wiki (`gramrun.data.wikipedia.planted`); null for what the chosen size has."""
@@ -81,8 +90,8 @@ class PlantedSection(Section):
     categories: int | None = Field(None, ge=1, description="visible categories that are not rare")
     topics: int | None = Field(None, ge=1, description="the planted dimension")
     seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
-    generation: Literal["2013", "2016", "2023", "2024", "2025", "2026"] = Field(
-        "2026", description="the year of MediaWiki whose tables are written"
+    generation: Literal[2013, 2016, 2023, 2024, 2025, 2026] = Field(
+        2026, description="the year of MediaWiki whose tables are written"
     )
     tables: Path | None = Field(
         None, description="where the tables and their truth go; null for data/raw/planted/CORPUS-GENERATION"
