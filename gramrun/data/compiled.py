@@ -19,9 +19,16 @@ def compiled(function: F) -> F:
     Arguments are not checked: an index out of bounds is undefined behaviour, as in C. Where two threads
     call such functions, both run at once.
     """
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return _compiled(function)
 
 
 def inlined(function: F) -> F:
     """Compile into the compiled functions that call it, so that the call costs nothing."""
-    return cast(F, numba.njit(cache=True, nogil=True, forceinline=True)(function))
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: F, **options: bool) -> F:
+    try:
+        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
+    except RuntimeError:  # neither the package's folder nor the user's can be written: compile every time
+        return cast(F, numba.njit(nogil=True, **options)(function))

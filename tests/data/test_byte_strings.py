@@ -1,10 +1,12 @@
-"""`ByteStrings` against lists of Python's bytes."""
+"""`ByteStrings` against lists of Python's bytes, and what numba does where it cannot keep its code."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data import compiled
+from gramrun.data.byte_strings import ByteStrings, NotTextError
 
 LISTS = st.lists(st.binary(max_size=5), max_size=8)
 
@@ -25,3 +27,22 @@ def test_take_is_indexing(strings, data):
 def test_concatenate_is_addition(lists):
     joined = ByteStrings.concatenate([ByteStrings.of(strings) for strings in lists])
     assert list(joined) == [string for strings in lists for string in strings]
+
+
+def test_text_is_utf8_or_names_the_row():
+    assert ByteStrings.of([b"a", "é".encode(), b""]).text().to_pylist() == ["a", "é", ""]
+    with pytest.raises(NotTextError, match=r"b'\\xc3' is not UTF-8") as caught:
+        ByteStrings.of([b"a", b"\xc3", b"\xa9"]).text()  # together they would be
+    assert caught.value.row == 1
+
+
+def test_functions_compile_where_no_folder_can_keep_them(monkeypatch):
+    kept = compiled.numba.njit
+
+    def njit(**options):
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return kept(**options)
+
+    monkeypatch.setattr(compiled.numba, "njit", njit)
+    assert compiled.compiled(lambda number: number + 1)(2) == 3
