@@ -25,7 +25,7 @@ gramrun plot theory gram-error --output theory.png
 gramrun doctor --config "$config" > doctor.txt
 
 # Wikipedia: a small made wiki as tables, through the dump reader, and the paper's towers on it.
-tables=(--set planted.pages=2000 --set planted.links=30000 --set planted.words=300 --set planted.categories=200 --set planted.topics=8)
+tables=(--set planted.pages=2000 --set planted.links=30000 --set planted.words=300 --set planted.categories=100 --set planted.topics=5)
 gramrun prepare simple-scale "${tables[@]}" --output data/wiki
 gramrun prepare wikipedia-sql --source data/raw/planted/simple-scale-2026 --output data/wiki-sql
 gramrun train --config "$root/configs/wikipedia-simple/sogram.yaml" --set data.path=data/wiki --set train.epochs=null --set train.steps=20 --output wiki-sogram
