@@ -17,6 +17,9 @@ def main() -> None:
     except Interrupted as interruption:  # during the import; the command line reports its own
         print(f"gramrun: {interruption}", file=sys.stderr)
         raise SystemExit(interruption.exit_code) from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # done: what comes now interrupts nothing
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gramrun.errors import EXIT_FAILED, GramrunError, InputError
+from gramrun.interruption import Interrupted
 
 if TYPE_CHECKING:
     from gramrun.config import RunConfig
@@ -104,8 +105,7 @@ def prepare(
         typer.echo(f"{output}: up to date ({sizes}); nothing to do")
         return
     typer.echo("\n".join(describe(manifest)))
-    shipped = Path("configs", corpus, "sogram.yaml")
-    config = shipped if shipped.exists() else "CONFIG"
+    config = shipped if (shipped := Path("configs", corpus, "sogram.yaml")).exists() else "CONFIG"
     typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config {config} --set data.path={output}")
 
 
@@ -327,10 +327,10 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     try:
         app()
-    except GramrunError as error:
+    except (GramrunError, Interrupted) as error:
         _fail(error, " ".join(str(error).split()), error.exit_code)
     except MemoryError as error:
-        _fail(error, "out of memory; `gramrun doctor --config FILE` estimates what a run needs", EXIT_FAILED)
+        _fail(error, "out of memory; for a run, `gramrun doctor --config FILE` estimates it", EXIT_FAILED)
 
 
 def _fail(error: BaseException, message: str, exit_code: int) -> None:

@@ -135,7 +135,7 @@ def _wikipedia_xml(name: str, config: PrepareConfig, source: Path | None) -> Fou
     if source is None:
         raise InputError(f"{name} needs --source: an XML dump, such as …-pages-articles.xml.bz2")
     file = find_xml(source)
-    return _xml_found(name, config, file, {"source": str(file)})
+    return _xml_found(name, config, file, {"source": str(file)}, allow_cut_off=config.wikipedia.cut_off)
 
 
 def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:

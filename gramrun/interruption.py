@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
-from gramrun.errors import EXIT_INTERRUPTED, GramrunError
+from gramrun.errors import EXIT_INTERRUPTED
 
 
-class Interrupted(GramrunError):
-    """The user stopped a command; whatever can be resumed is saved."""
+class Interrupted(BaseException):
+    """The user stopped a command; whatever can be resumed is saved.
+
+    No `Exception`, so that no library takes it for a fault of its own and goes on.
+    """
 
     exit_code = EXIT_INTERRUPTED
 

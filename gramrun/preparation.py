@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from gramrun.config import PrepareConfig
 from gramrun.config_loading import load_config
 from gramrun.corpora import Found
 from gramrun.data import shards
+from gramrun.data.background import started
 from gramrun.data.split import tuning_seed, without_validation
 from gramrun.errors import InputError, RunError
 from gramrun.provenance import provenance
@@ -41,19 +42,21 @@ def prepare_corpus(
             written.
     """
     config = load_config(PrepareConfig, None, overrides)
+    if source is not None and output.resolve() in (source.resolve(), *source.resolve().parents):
+        raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
     found = corpora.find(name, config, source)
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
-    with ThreadPoolExecutor(1) as pool:  # the checksums of large files take as long as parsing them
-        origin = pool.submit(_origin, name, config, found, fraction)
-        if _is_occupied(output, force):
-            return _existing(output, origin.result()["fingerprint"]), False
-        corpus = found.read()
+    # In the background: the checksums of large files take as long as parsing them.
+    origin = started(lambda: _origin(name, config, found, fraction))
+    if _is_occupied(output, force):
+        return _existing(output, origin()["fingerprint"]), False
+    corpus = found.read()
     if config.split.tuning_fraction is not None:
         corpus = without_validation(corpus, fraction, seed)
         fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
     try:
         manifest = shards.write_corpus(
-            corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin.result()
+            corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin()
         )
     except RunError as error:  # nothing ran yet: what cannot be used is the place
         raise InputError(f"{error}; make room, or choose another --output") from error
@@ -90,9 +93,12 @@ def _is_occupied(output: Path, force: bool) -> bool:
     """Whether a prepared corpus lies at `output` that is not to be replaced.
 
     Raises:
-        InputError: something else lies there.
+        InputError: something else lies there, or nothing can be written there.
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        place = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
+        if not (place.is_dir() and os.access(place, os.W_OK)):
+            raise InputError(f"{output}: {place} is no folder that can be written; choose another --output")
         return False
     if not (output / shards.MANIFEST).is_file():
         raise InputError(f"{output}: exists and is no prepared corpus; choose another --output")

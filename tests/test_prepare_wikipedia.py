@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import re
 import resource
@@ -237,17 +238,21 @@ def test_a_fault_leaves_the_corpus_that_was_there(gramrun, dump, dumps, tmp_path
     assert shards.read_manifest(tmp_path / "out") == manifest
 
 
-@pytest.mark.parametrize("after", [0.6, 1.0, 1.4, 1.8, 2.2])
-def test_a_killed_prepare_is_completed_by_the_same_command(dumps, prepared, tmp_path, after):
-    command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
-    command += ["--source", str(dumps / "2026"), "--output", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    time.sleep(after)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert shards.open_corpus(tmp_path / "out").content_hash == prepared[0]["2026"]["content_hash"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+def test_a_killed_prepare_is_completed_by_the_same_command(dumps, prepared, tmp_path):
+    killed = 0
+    for after in (0.3, 0.6, 0.9, 1.2, 1.5):  # seconds; a whole one takes between one and three
+        folder = tmp_path / str(after)
+        command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+        command += ["--source", str(dumps / "2026"), "--output", str(folder / "out")]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(after)
+        killed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        assert shards.open_corpus(folder / "out").content_hash == prepared[0]["2026"]["content_hash"]
+        assert [path.name for path in folder.iterdir()] == ["out"]
+    assert killed >= 2
 
 
 def test_unchanged_tables_are_recognised(dumps, tmp_path):
@@ -276,12 +281,69 @@ def test_a_disk_that_fills_is_one_line_and_leaves_nothing(dumps, prepared, tmp_p
 
 
 def test_an_interrupted_prepare_leaves_nothing(dumps, prepared, tmp_path):
-    """Ctrl-C while it starts, reads or writes: exit 130, or it was done already."""
-    command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
-    command += ["--source", str(dumps / "2026"), "--output", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.2)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
-    assert "Traceback" not in error
-    assert (process.returncode, (tmp_path / "out").exists()) in {(130, False), (0, True)}
+    """Ctrl-C while it imports, reads, writes or ends: stopped with nothing left, or done already."""
+    stopped = 0
+    for after in (0.4, 0.6, 0.8, 1.0, 1.2, 1.4):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+        command += ["--source", str(dumps / "2026"), "--output", str(folder / "out")]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate()
+        assert "Traceback" not in error
+        left = [path.name for path in folder.iterdir()]
+        assert (process.returncode, left) in [(130, []), (0, ["out"])], (after, error)
+        stopped += process.returncode == 130
+    assert stopped >= 2
+
+
+def test_a_row_with_a_number_and_no_title_needs_linktarget(gramrun, dumps, tmp_path):
+    dump = Path(shutil.copytree(dumps / "2023", tmp_path / "dump"))
+    (dump / NAME.format("linktarget")).unlink()
+    command = ["prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out"]
+    assert gramrun(*command)[0] == 0  # every row has a title
+    rewrite(
+        dump / NAME.format("pagelinks"),
+        lambda text: re.sub(rb"(VALUES \(\d+,0,)'[^']*'", rb"\1''", text, count=1),
+    )
+    code, _, error = gramrun(*command, "--force")
+    assert code == 2
+    assert (
+        "no table linktarget, which pagelinks needs, as some of its rows have a number and no title" in error
+    )
+
+
+def test_a_tuning_corpus_counts_its_own_links(dumps, tmp_path):
+    corpus = prepare(dumps / "2026", tmp_path / "out", "split.tuning_fraction=0.2")["corpus"]
+    assert corpus["links"] == corpus["pairs"] < 9_000
+
+
+def test_the_output_is_tried_before_anything_is_read(gramrun, dump, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output, message in (
+        (tmp_path / "file" / "out", "is no folder that can be written"),
+        (dump, "holds the raw data"),
+        (tmp_path, "holds the raw data"),
+    ):
+        code, _, error = gramrun("prepare", "wikipedia-sql", "--source", dump, "--output", output, "--force")
+        assert code == 2
+        assert message in error
+    assert (dump / NAME.format("page")).exists()
+
+
+def test_tables_come_in_any_packing(dump, prepared, tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    packers = {
+        "page": (".bz2", bz2.compress),
+        "linktarget": (".zst", zstandard.compress),
+        "redirect": ("", bytes),
+    }
+    for table, (suffix, pack) in packers.items():
+        file = dump / NAME.format(table)
+        file.with_name(file.name.removesuffix(".gz") + suffix).write_bytes(
+            pack(gzip.decompress(file.read_bytes()))
+        )
+        file.unlink()
+    assert prepare(dump, tmp_path / "out")["content_hash"] == prepared[0]["2026"]["content_hash"]

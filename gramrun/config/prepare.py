@@ -60,6 +60,9 @@ class WikipediaSection(Section):
     min_ngram_count: int = Field(10, ge=1, description="titles that a word or pair of words must stand in")
     min_category_count: int = Field(10, ge=1, description="pages that a visible category must have")
     categories: bool = Field(True, description="false: do without categorylinks and page_props")
+    cut_off: bool = Field(
+        False, description="wikipedia-xml: take a dump that ends in the middle of a page, such as enwik9"
+    )
 
 
 class DumpSection(Section):

@@ -5,13 +5,33 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
 
 THREAD_NAME = "gramrun: works ahead"
 _AHEAD = 2
+
+
+def started(function: Callable[[], T]) -> Callable[[], T]:
+    """Run a function in a thread of its own from now on.
+
+    Returns:
+        What waits for it and gives its result, or raises its error. Without that call nobody waits, also not
+        the end of the program: after Ctrl-C or an error elsewhere, nothing more is wanted of it.
+    """
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:  # raised again where the result is taken
+            result.set_exception(error)
+
+    threading.Thread(target=run, name=THREAD_NAME, daemon=True).start()
+    return result.result
 
 
 def in_background(items: Iterator[T], ahead: int = _AHEAD) -> Generator[T]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -12,9 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile a function of arrays and numbers at its first call; later processes find the code on disk.
-
-    numba compiles anew when the file of the function changes, and does not look at what it calls: whoever
-    changes a compiled function that another file calls deletes the folders ``__pycache__``.
 
     Arguments are not checked: an index out of bounds is undefined behaviour, as in C. Where two threads
     call such functions, both run at once.
@@ -27,8 +27,31 @@ def inlined(function: F) -> F:
     return _compiled(function, forceinline=True)
 
 
-def _compiled(function: F, **options: bool) -> F:
+def _compiled(function: F, **options: Any) -> F:
     try:
         return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
     except RuntimeError:  # neither the package's folder nor the user's can be written: compile every time
         return cast(F, numba.njit(nogil=True, **options)(function))
+
+
+def drop_stale_code(package: Path) -> None:
+    """Remove the code that numba keeps beside sources, where any of these has changed since.
+
+    numba looks at the file of a function and not at what it calls, so that after an update a function would
+    go on with an old one of another file. What cannot be written or removed is left: then nothing is kept
+    there either.
+    """
+    sources = sorted(package.rglob("*.py"))
+    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in sources]
+    state = hashlib.sha256(repr(states).encode()).hexdigest()
+    note = package / "__pycache__" / "compiled-from.sha256"
+    with contextlib.suppress(OSError):
+        if note.is_file() and note.read_text() == state:
+            return
+        for kept in (*package.rglob("__pycache__/*.nbi"), *package.rglob("__pycache__/*.nbc")):
+            kept.unlink(missing_ok=True)
+        note.parent.mkdir(exist_ok=True)
+        note.write_text(state)
+
+
+drop_stale_code(Path(__file__).parent)

@@ -28,11 +28,13 @@ _MAGIC = {
     re.compile(rb"\x1f\x8b\x08"): "gzip",
     re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): "bzip2",  # pi, or for no blocks its square root
     re.compile(rb"\x28\xb5\x2f\xfd"): "zstd",
+    re.compile(rb"[\x50-\x5f]\x2a\x4d\x18"): "zstd",  # a skippable frame, with which pzstd begins
 }
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
 # zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
 _ZSTD_BLOCK_BYTES = 1 << 12
+_ZSTD_WINDOW_BYTES = 1 << 31  # the largest of ``zstd --long``
 
 
 class _Decompressor(Protocol):
@@ -54,7 +56,7 @@ class _Zstd:
     needs_input = True
 
     def __init__(self) -> None:
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
 
     @property
     def eof(self) -> bool:

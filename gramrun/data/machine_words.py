@@ -6,6 +6,7 @@ slice counts references; an address is one number. The caller answers for the ad
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+if sys.byteorder != "little":
+    raise ImportError("gramrun reads dumps on little-endian processors only")
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 
 

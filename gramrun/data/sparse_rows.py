@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gramrun.data.byte_strings import offsets_of
+from gramrun.data.byte_strings import ByteStrings, offsets_of
 from gramrun.data.compiled import compiled
 
 _BLOCK = 1 << 24  # columns that wait to be sorted, in pieces that the system takes back one by one
@@ -50,6 +50,11 @@ class SparseRows:
     def column_counts(self, columns: int) -> np.ndarray:
         """In how many rows each of `columns` columns stands: int64, shape (columns,)."""
         return count_values(self.columns, columns)
+
+    def take(self, rows: np.ndarray) -> SparseRows:
+        """These rows (integers, in any order, also twice), with the same columns."""
+        as_bytes = ByteStrings(4 * self.offsets, self.columns.view(np.uint8)).take(rows)
+        return SparseRows(as_bytes.offsets // 4, as_bytes.data.view(np.int32))
 
     def select(
         self, kept_rows: np.ndarray, kept_columns: np.ndarray, *, in_place: bool = False

@@ -70,8 +70,10 @@ def without_validation(corpus: Corpus, fraction: float, seed: int) -> Corpus:
         InputError: when a split would be empty.
     """
     held_out = split_corpus(corpus, fraction, seed)
+    kept = len(held_out) - int(np.count_nonzero(held_out))
     return replace(
         corpus,
+        summary={name: kept if name == "links" else size for name, size in corpus.summary.items()},
         name=f"{corpus.name}-tuning",
         pair_left=corpus.pair_left[~held_out],
         pair_right=corpus.pair_right[~held_out],

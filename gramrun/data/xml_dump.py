@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,10 +224,9 @@ class _Document:
             self._missing_texts += not text
 
     def _number(self, value: str, name: str) -> int:
-        try:
-            return int(value)
-        except ValueError:
-            raise self._error(f"has {value!r} where <{name}> needs a number") from None
+        if not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", value):
+            raise self._error(f"has {value!r} where <{name}> needs a number of at most nine digits")
+        return int(value)
 
     def _refuse_doctype(self, *_: object) -> None:
         raise self._error("declares a document type, which no dump does")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gramrun.data.background import in_background
+from gramrun.data.background import in_background, started
 
 
 def test_items_come_in_order_and_from_another_thread():
@@ -69,3 +69,22 @@ def test_it_works_ahead():
     time.sleep(0.02)
     assert len(made) == 4
     taken.close()
+
+
+def test_a_started_function_gives_its_result_or_its_error():
+    begun = threading.Event()
+
+    def work():
+        begun.set()
+        return threading.current_thread()
+
+    result = started(work)
+    assert begun.wait(5)
+    assert result() is not threading.current_thread()
+
+    def fail():
+        raise ValueError("broken")
+
+    failed = started(fail)
+    with pytest.raises(ValueError, match="broken"):
+        failed()

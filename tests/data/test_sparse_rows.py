@@ -1,5 +1,7 @@
 """`SparseRows` against sets of pairs."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,3 +64,13 @@ def test_selection_renumbers_in_order(batches, masks):
     selected = build(batches).select(kept_rows, kept_columns)
     assert pairs(selected) == expected
     assert len(selected) == kept_rows.sum()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(BATCHES, st.lists(st.integers(0, ROWS - 1), max_size=6))
+def test_take_gives_rows_in_the_order_asked_for(batches, asked):
+    rows = build(batches)
+    taken = rows.take(np.array(asked, dtype=np.int64))
+    assert [taken.columns[a:b].tolist() for a, b in pairwise(taken.offsets)] == [
+        rows.columns[rows.offsets[row] : rows.offsets[row + 1]].tolist() for row in asked
+    ]

@@ -58,20 +58,23 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
             is not UTF-8.
     """
     chosen = _choose(wiki, thresholds, categories=categories, bipartite=bipartite)
-    pages, titles = len(chosen.page_numbers), chosen.titles
-    ngrams, ngram_texts = title_ngrams(titles, thresholds.min_ngram_count)
-    page_features = [_bag("ngrams", "ngram", ngrams, 0, pages)]
+    pages = len(chosen.page_numbers)
+    ngrams, ngram_texts = title_ngrams(chosen.titles, thresholds.min_ngram_count)
+    page_ngrams = ngrams.take(chosen.page_titles)
+    page_texts = chosen.titles.take(pa.array(chosen.page_titles))
+    page_features = [_bag("ngrams", "ngram", page_ngrams)]
     vocabularies = {
         "ngram": _keys(ngram_texts),
-        "page": _keys(_blanks(titles[:pages]), page_id=chosen.page_numbers),
+        "page": _keys(_blanks(page_texts), page_id=chosen.page_numbers),
     }
     if categories:
-        page_features.append(_bag("categories", "category", chosen.categories, 0, pages))
+        page_features.append(_bag("categories", "category", chosen.categories))
         vocabularies["category"] = _keys(chosen.category_texts)
     left = right = _side("page", pages, page_features)
     if bipartite:
-        vocabularies["title"] = _keys(_blanks(titles[pages:]))
-        right = _side("title", len(titles) - pages, [_bag("ngrams", "ngram", ngrams, pages, len(titles))])
+        linked = np.arange(chosen.linked_titles)
+        vocabularies["title"] = _keys(_blanks(chosen.titles[: len(linked)]))
+        right = _side("title", len(linked), [_bag("ngrams", "ngram", ngrams.take(linked))])
     return Corpus(
         name=wiki.name,
         left=left,
@@ -95,7 +98,9 @@ class _Chosen:
 
     Attributes:
         page_numbers: int64, shape (n,). page_id of the left pages.
-        titles: of the left pages; of the bipartite corpus then of the right items.
+        titles: distinct ones: of the right items in their order, then of left pages that are none.
+        linked_titles: how many of them are the right items'.
+        page_titles: int64, shape (n,). Each left page's row of `titles`.
         links: between items by their new numbers.
         categories, category_texts: of the left pages.
         counts: as `Corpus` has them.
@@ -103,6 +108,8 @@ class _Chosen:
 
     page_numbers: np.ndarray
     titles: pa.Array
+    linked_titles: int
+    page_titles: np.ndarray
     links: SparseRows
     categories: SparseRows
     category_texts: pa.Array
@@ -119,15 +126,18 @@ def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: 
             "check that all tables are of one wiki and date, and wikipedia.min_links"
         )
     rows, names, category_counts = _visible_categories(graph, left, thresholds.min_category_count)
-    titles = _texts(graph.pages.titles.take(left), "page title")
-    if bipartite:
-        titles = pa.concat_arrays([titles, _texts(graph.targets.take(right), "page title")])
+    only_left = np.setdiff1d(left, right)
+    place = np.empty(len(graph.targets), dtype=np.int64)
+    place[right] = np.arange(len(right))
+    place[only_left] = len(right) + np.arange(len(only_left))
+    titles = _texts(graph.targets.take(np.concatenate([right, only_left])), "title of a page or link")
     dropped = {
         "pages_below_min_links": graph.counts["articles"] - len(left),
         "links_of_these": read - len(links.columns),
     }
     counts = {**graph.counts, **dropped, **category_counts}
-    return _Chosen(graph.pages.numbers[left], titles, links, rows, names, counts)
+    numbers = graph.pages.numbers[left]
+    return _Chosen(numbers, titles, len(right), place[left], links, rows, names, counts)
 
 
 def _well_linked(
@@ -222,10 +232,8 @@ def _keys(keys: pa.Array, **columns: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"key": pd.arrays.ArrowExtensionArray(keys), **columns})
 
 
-def _bag(name: str, vocabulary: str, rows: SparseRows, start: int, end: int) -> Feature:
-    """Rows `start` to `end` as a feature."""
-    offsets = rows.offsets[start : end + 1]
-    return Feature(name, vocabulary, offsets - offsets[0], rows.columns[offsets[0] : offsets[-1]])
+def _bag(name: str, vocabulary: str, rows: SparseRows) -> Feature:
+    return Feature(name, vocabulary, rows.offsets, rows.columns)
 
 
 def _side(item: str, items: int, features: list[Feature]) -> Side:

@@ -11,12 +11,11 @@ Joins are array look-ups: a page number or a target number is an index, and only
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from gramrun.data.background import in_background
+from gramrun.data.background import in_background, started
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.compiled import compiled
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
@@ -103,12 +102,11 @@ def read_graph(wiki: Wiki, *, categories: bool = True, missing_pages: bool = Fal
     category_index = TitleIndex(pages.category_titles if categories else None)
     target_of, category_of = _number_targets(wiki.link_targets(), index, category_index, grow=missing_pages)
 
-    with ThreadPoolExecutor(1) as pool:
-        memberships = pool.submit(
-            _read_categories, wiki, pages, category_index, category_of, wanted=categories
-        )
-        links, link_counts = _read_links(wiki, pages, final, index, target_of, grow=missing_pages)
-        category_rows, category_counts = memberships.result()
+    memberships = started(
+        lambda: _read_categories(wiki, pages, category_index, category_of, wanted=categories)
+    )
+    links, link_counts = _read_links(wiki, pages, final, index, target_of, grow=missing_pages)
+    category_rows, category_counts = memberships()
     hidden = np.zeros(len(category_index), dtype=bool)
     if categories:
         hidden[_hidden(wiki, pages, category_index)] = True

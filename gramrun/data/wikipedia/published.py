@@ -177,18 +177,21 @@ def verify(files: DumpFiles, tables: Sequence[str] = TABLES) -> DumpFiles:
     Returns:
         The files, `verified` if what was published of `tables` is all there and agrees, and nothing else is
         there; the note says why not.
+
+    Raises:
+        InputError: a table is not the one that was published.
     """
     folder = Path(files.origin)
     try:
         published = read_published(folder, files.wiki, files.date)
-        if published is None:
-            return replace(files, note=f"no {STATUS} and no sha1sums.txt lie beside the tables")
-        for table, file in published.of(tables).items():
-            if files.tables.get(table) != folder / file.name:
-                return replace(files, note=f"{file.name} was published and is not there")
-            file.check(folder / file.name)
     except InputError as error:
         return replace(files, note=str(error))
+    if published is None:
+        return replace(files, note=f"no {STATUS} and no sha1sums.txt lie beside the tables")
+    for table, file in published.of(tables).items():
+        if files.tables.get(table) != folder / file.name:
+            return replace(files, note=f"{file.name} was published and is not there")
+        file.check(folder / file.name)
     return judged(files, published)
 
 

@@ -13,7 +13,7 @@ from gramrun.data.download import DownloadError
 from gramrun.data.wikipedia.dumps_server import SERVER, fetch_tables
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, NoDumpError, find_tables
 from gramrun.data.wikipedia.published import STATUS, sums_name, verify
-from gramrun.errors import RunError
+from gramrun.errors import InputError, RunError
 
 WIKIS: Mapping[str, str] = {
     "wikipedia-simple": "simplewiki",
@@ -52,7 +52,8 @@ def locate_wikipedia(
         caller to say so to the user.
 
     Raises:
-        InputError: `source` holds no such dump, or there are several to choose from.
+        InputError: `source` holds no such dump, there are several to choose from, or a table there is not
+            the one that was published.
         RunError: no place has the dump; the message lists each and what was wrong there.
     """
     wiki = WIKIS[corpus]
@@ -61,16 +62,29 @@ def locate_wikipedia(
     tried = []
     for folder in raw_folders:
         try:
-            files = verify(find_tables(folder, wiki, date), tables)
+            found = find_tables(folder, wiki, date)
         except NoDumpError as error:
             tried.append(str(error))
+            continue
+        try:
+            files = verify(found, tables)
+        except InputError as error:
+            if not _is_download(found, downloads):
+                raise
+            tried.append(str(error))  # and is fetched again
             continue
         if files.verified or not _is_download(files, downloads):
             return files
         tried.append(f"{files.origin}: the download there is not finished ({files.note})")
     try:
         return fetch_tables(
-            wiki, date, downloads, server=server, contact=contact, tables=tables, progress=progress
+            wiki,
+            None if date == "latest" else date,
+            downloads,
+            server=server,
+            contact=contact,
+            tables=tables,
+            progress=progress,
         )
     except DownloadError as error:
         tried.append(str(error))

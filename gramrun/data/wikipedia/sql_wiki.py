@@ -61,6 +61,7 @@ class SqlWiki:
         self.name = name
         self._origin = origin
         self._tables = tables
+        self._has_numbers: dict[str, bool] = {}
         self._on_read: Callable[[int], object] | None = None
         self._columns = {
             "page": self._require("page", _PAGE),
@@ -171,6 +172,7 @@ class SqlWiki:
                 f"{self._origin}: holds no table linktarget, which {table} of this year needs (it has "
                 f"{number} and no {title}); put its dump (…-linktarget.sql.gz) beside the others"
             )
+        self._has_numbers[table] = numbered
         if numbered and "linktarget" in self._tables:
             self._columns["linktarget"] = self._require("linktarget", _LINKTARGET)
         else:
@@ -192,6 +194,11 @@ class SqlWiki:
                 _integers(batch.columns[namespace]) if namespace else np.full(batch.rows, 14, dtype=np.int64)
             )
             unnamed = np.diff(titles.offsets) == 0
+            if number is None and unnamed.any() and self._has_numbers[table]:
+                raise InputError(
+                    f"{self._origin}: holds no table linktarget, which {table} needs, as some of its rows "
+                    "have a number and no title; put its dump (…-linktarget.sql.gz) beside the others"
+                )
             if number is None or not unnamed.any():
                 yield Links(sources, ByTitle(namespaces, titles))
                 continue

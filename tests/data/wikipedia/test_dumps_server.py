@@ -424,9 +424,9 @@ def test_takes_what_lies_on_the_disk(site: Server, tmp_path: Path) -> None:
     (raw / "dumpstatus.json").write_text(json.dumps(status_of(NEW)))
     assert locate(site, tmp_path / "downloads", source=raw).verified
     (raw / name_of(NEW, "page_props")).write_bytes(b"other")
-    found = locate(site, tmp_path / "downloads", raw)
-    assert not found.verified
-    assert "page_props.sql.gz: has 5 bytes, not" in found.note
+    for places in ({"source": raw}, {}):
+        with pytest.raises(InputError, match=r"page_props\.sql\.gz: has 5 bytes, not"):
+            locate(site, tmp_path / "downloads", raw, **places)
     (raw / name_of(NEW, "page_props")).unlink()
     assert locate(site, tmp_path / "downloads", raw).note.endswith(
         "page_props.sql.gz was published and is not there"

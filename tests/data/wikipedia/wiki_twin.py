@@ -185,7 +185,7 @@ def expected(wiki, *, min_links=1, min_ngrams=1, min_members=1, titles=False):
     counts["hidden_categories"] = len(hidden)
     counts["rare_categories"] = sum(s < min_members and n not in hidden for n, s in sizes.items())
 
-    named = [*(sorted(left) if titles else []), *sorted(right)]
+    named = sorted(left | right)
     grams = [ngrams(title.decode()) for title in named]
     often = Counter(gram for found in grams for gram in found)
     kept = [{gram for gram in found if often[gram] >= min_ngrams} for found in grams]
