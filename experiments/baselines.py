@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.comparison import origin
+from experiments.datasets import DATASETS, Dataset, prepare
 from experiments.scheduling import gramrun
 from gramrun import runs
 
@@ -62,15 +63,15 @@ ROWS = (
 )
 
 
-def measured(dataset: str, results: Path) -> Iterator[dict[str, Any]]:
+def measured(dataset: Dataset, results: Path) -> Iterator[dict[str, Any]]:
     """Fit what is not fitted yet; a row for each baseline and seed."""
     for number, row in enumerate(ROWS):
         for seed in SEEDS:
             path = results / "runs" / f"{number}-seed{seed}"
-            settings = (f"data.path={Path('data') / dataset}", f"baseline.seed={seed}", *row.overrides)
+            settings = (f"data.path={dataset.path}", f"baseline.seed={seed}", *row.overrides)
             if not path.exists():  # a baseline's directory appears whole or not at all
                 options = [part for setting in settings for part in ("--set", setting)]
-                config = Path("configs") / dataset / row.config
+                config = dataset.configs / row.config
                 gramrun(["baseline", "--config", str(config), *options, "--output", str(path)], threads=1)
             found = runs.read_json(path / runs.EVALUATION)
             low, high = found["validation"]["ci95"]
@@ -92,7 +93,7 @@ def table(frame: pd.DataFrame, dataset: str) -> str:
         f"# {dataset}: baselines",
         "",
         f"`python -m experiments.baselines --dataset {dataset}`; {len(SEEDS)} seeds, ± standard deviation; "
-        "the last column is the 95 % bootstrap interval over users for the first seed.",
+        "the last column is the 95 % bootstrap interval over left items for the first seed.",
         "",
         "| baseline | validation MAP@10 | training MAP@10 | seconds, with evaluation | interval |",
         "|---|---|---|---|---|",
@@ -110,12 +111,12 @@ def table(frame: pd.DataFrame, dataset: str) -> str:
 def main() -> None:
     """Fit, evaluate, write."""
     parser = argparse.ArgumentParser(description="Popularity and two kinds of ALS.")
-    parser.add_argument("--dataset", default="movielens-1m")
-    dataset = parser.parse_args().dataset
-    results = Path("results/baselines") / dataset
-    gramrun(["prepare", dataset, "--output", str(Path("data") / dataset)])
+    parser.add_argument("--dataset", choices=DATASETS, default="movielens-1m")
+    dataset = DATASETS[parser.parse_args().dataset]
+    results = Path("results/baselines") / dataset.name
+    prepare(dataset)
     frame = pd.DataFrame(measured(dataset, results))
-    report = f"{table(frame, dataset)}\n{origin(results / 'runs' / '0-seed0')}\n"
+    report = f"{table(frame, dataset.name)}\n{origin(results / 'runs' / '0-seed0')}\n"
     runs.write_text(results / "RESULTS.md", report)
     print(report)
 

@@ -7,27 +7,26 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.movielens import METHODS, SEEDS, Method, gram_error_path, run_path
+from experiments.datasets import Dataset, Method, gram_error_path, run_path
 from gramrun import figures, runs
 
 TAIL = 0.2  # Gramian errors are averaged over this last part of the trajectory
 
 
-def write_report(dataset: str, results: Path) -> Path:
+def write_report(dataset: Dataset, results: Path) -> Path:
     """Write ``results/RESULTS.md`` from finished runs; return its path."""
-    corpus = runs.read_json(Path("data") / dataset / "manifest.json")
-    first = runs.read_json(run_path(results, METHODS[0], SEEDS[0]) / runs.MANIFEST)
+    corpus = runs.read_json(dataset.path / "manifest.json")
     parts = [
-        f"# {dataset}: results",
-        _provenance(dataset, corpus, first, _core_minutes(results)),
+        f"# {dataset.name}: results",
+        _provenance(dataset, corpus, results),
         "Every run's manifest and evaluation is in [runs.json](runs.json).",
         "## Ranking",
-        _protocol(results),
-        *(_table(results, heading) for heading in dict.fromkeys(m.table for m in METHODS)),
+        _protocol(dataset, corpus, results),
+        *(_table(dataset, results, heading) for heading in dict.fromkeys(m.table for m in dataset.methods)),
         "![MAP@10, recommended setting](map-recommended.png)",
         "![MAP@10, the paper's setting](map-paper.png)",
         "## Gramian error",
-        _gram_error(results),
+        _gram_error(dataset, results),
         "![Gramian error](gram-error.png)",
         "![Trade-off over α](trade-off.png)",
         "Measured errors beside Proposition 5 (configs/README.md says how to read it; between two measured "
@@ -50,19 +49,27 @@ def _manifests(results: Path) -> dict[str, Any]:
     return manifests
 
 
-def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], minutes: float) -> str:
+def _items(corpus: dict[str, Any], side: str) -> str:
+    """What the items of one side are called, in the plural."""
+    return f"{corpus['sides'][side]['item']}s"
+
+
+def _provenance(dataset: Dataset, corpus: dict[str, Any], results: Path) -> str:
     sizes = corpus["corpus"]
+    manifest = runs.read_json(run_path(results, dataset.methods[0], dataset.seeds[0]) / runs.MANIFEST)
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     verified = {True: "verified against the official checksums", False: "NOT VERIFIED", None: "made"}[
         corpus["origin"].get("verified")
     ]
     return "\n".join(
         [
-            f"- Command: `make reproduce DATASET={dataset}`; {minutes:.0f} core-minutes of runs.",
-            f"- Data: {sizes['left_items']:,} users × {sizes['right_items']:,} movies, "
+            f"- Command: `make reproduce DATASET={dataset.name}`; "
+            f"{_core_minutes(dataset, results):.0f} core-minutes of runs.",
+            f"- Data: {sizes['left_items']:,} {_items(corpus, 'left')} × "
+            f"{sizes['right_items']:,} {_items(corpus, 'right')}, "
             f"{sizes['train_pairs']:,} training and {sizes['validation_pairs']:,} validation pairs, "
             f"{verified}; content hash `{corpus['content_hash'][:16]}`.",
-            f"- Seeds: {', '.join(map(str, SEEDS))} (parameters and batches; the split is the same). "
+            f"- Seeds: {', '.join(map(str, dataset.seeds))} (parameters and batches; the split is the same). "
             "± is the standard deviation over seeds.",
             f"- Code: commit `{manifest['git_commit']}`; python {manifest['python']}, {versions}.",
             f"- Machine: {manifest['processor']}, {manifest['host_threads']} cores, one thread a run, "
@@ -71,29 +78,31 @@ def _provenance(dataset: str, corpus: dict[str, Any], manifest: dict[str, Any], 
     )
 
 
-def _core_minutes(results: Path) -> float:
+def _core_minutes(dataset: Dataset, results: Path) -> float:
     """What all runs took, evaluation included, summed over cores."""
-    paths = [run_path(results, method, seed) for method in METHODS for seed in SEEDS]
+    paths = [run_path(results, method, seed) for method in dataset.methods for seed in dataset.seeds]
     seconds = sum(runs.open_run(path).metrics()[-1]["seconds"] for path in paths)
-    trajectories = (runs.open_run(gram_error_path(results, seed)).manifest for seed in SEEDS)
+    trajectories = (runs.open_run(gram_error_path(results, seed)).manifest for seed in dataset.seeds)
     return (seconds + sum(manifest["seconds"] for manifest in trajectories)) / 60
 
 
-def _protocol(results: Path) -> str:
-    example = runs.read_json(run_path(results, METHODS[0], SEEDS[0]) / runs.EVALUATION)["validation"]
+def _protocol(dataset: Dataset, corpus: dict[str, Any], results: Path) -> str:
+    first = run_path(results, dataset.methods[0], dataset.seeds[0])
+    example = runs.read_json(first / runs.EVALUATION)["validation"]
+    left = _items(corpus, "left")
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (
         f"MAP@10 with the denominator min(10, relevant), ties against the model, {pool}. Validation: "
-        f"{example['left_items']:,} users, training positives excluded. Training: nothing excluded. The "
-        "last column is the 95 % bootstrap interval over users for seed 0; read differences beside it."
+        f"{example['left_items']:,} {left}, training positives excluded. Training: nothing excluded. The "
+        f"last column is the 95 % bootstrap interval over {left} for seed 0; read differences beside it."
     )
 
 
-def _table(results: Path, heading: str) -> str:
-    methods = [method for method in METHODS if method.table == heading]
-    frames = {method: _measurements(results, method) for method in methods}
+def _table(dataset: Dataset, results: Path, heading: str) -> str:
+    methods = [method for method in dataset.methods if method.table == heading]
+    frames = {method: _measurements(dataset, results, method) for method in methods}
     baseline = frames[methods[0]]["validation"].mean()
-    popularity = runs.read_json(run_path(results, methods[0], SEEDS[0]) / runs.EVALUATION)
+    popularity = runs.read_json(run_path(results, methods[0], dataset.seeds[0]) / runs.EVALUATION)
     lines = [
         f"### {heading}",
         "",
@@ -120,9 +129,9 @@ def _table(results: Path, heading: str) -> str:
     return "\n".join(lines)
 
 
-def _measurements(results: Path, method: Method) -> pd.DataFrame:
+def _measurements(dataset: Dataset, results: Path, method: Method) -> pd.DataFrame:
     rows = []
-    for seed in SEEDS:
+    for seed in dataset.seeds:
         run = runs.open_run(run_path(results, method, seed))
         evaluation = runs.read_json(run.path / runs.EVALUATION)
         curve = pd.DataFrame(run.metrics())
@@ -145,8 +154,8 @@ def _spread(values: pd.Series) -> str:
     return f"{values.mean():.4f} ± {values.std():.4f}"
 
 
-def _gram_error(results: Path) -> str:
-    frame = figures.gram_error_frame([gram_error_path(results, seed) for seed in SEEDS])
+def _gram_error(dataset: Dataset, results: Path) -> str:
+    frame = figures.gram_error_frame([gram_error_path(results, seed) for seed in dataset.seeds])
     late = frame[frame["step"] > (1 - TAIL) * frame["step"].max()]
     labels = late["estimator"] + late["alpha"].map(lambda a: "" if pd.isna(a) else f" α={a:g}")
     means = (
@@ -172,14 +181,15 @@ def _gram_error(results: Path) -> str:
     return "\n".join(lines)
 
 
-def draw_figures(results: Path) -> None:
+def draw_figures(dataset: Dataset, results: Path) -> None:
     """Draw every picture of the report as PNG and SVG, as ``gramrun plot`` does."""
-    recommended = [m for m in METHODS if m.table == METHODS[0].table and not m.config.startswith("hidden")]
-    paper = [m for m in METHODS if m.table == METHODS[-1].table]
-    trajectories = [gram_error_path(results, seed) for seed in SEEDS]
+    methods = dataset.methods
+    recommended = [m for m in methods if m.table == methods[0].table and not m.config.startswith("hidden")]
+    paper = [m for m in methods if m.table == methods[-1].table]
+    trajectories = [gram_error_path(results, seed) for seed in dataset.seeds]
 
     def directories(methods: list[Method]) -> list[Path]:
-        return [run_path(results, method, seed) for method in methods for seed in SEEDS]
+        return [run_path(results, method, seed) for method in methods for seed in dataset.seeds]
 
     for kind, paths, name in (
         ("map", directories(recommended), "map-recommended"),

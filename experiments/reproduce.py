@@ -1,4 +1,4 @@
-"""The main job: raw MovieLens → shards → trained runs → evaluations → Gramian errors → pictures → RESULTS.md.
+"""The main job: raw files → shards → trained runs → evaluations → Gramian errors → pictures → RESULTS.md.
 
     python -m experiments.reproduce --dataset movielens-100k
 
@@ -12,54 +12,53 @@ import sys
 import time
 from pathlib import Path
 
-from experiments.movielens import DATASETS, METHODS, SEEDS, gram_error_path, run_path
+from experiments.datasets import DATASETS, Dataset, gram_error_path, prepare, run_path
 from experiments.report import draw_figures, write_report
-from experiments.scheduling import Task, gramrun, run_all
+from experiments.scheduling import Task, run_all
 from gramrun import runs
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.errors import GramrunError
 from gramrun.evaluation import evaluate_run
 
 
-def reproduce(dataset: str, results: Path) -> Path:
+def reproduce(dataset: Dataset, results: Path) -> Path:
     """Do everything for one data set; return the report's path."""
     started = time.monotonic()
-    configs, data = Path("configs") / dataset, Path("data") / dataset
-    print(f"1/4 preparing {dataset}", flush=True)
-    gramrun(["prepare", dataset, "--output", str(data)], quiet=False)
+    print(f"1/4 preparing {dataset.name}", flush=True)
+    prepare(dataset, quiet=False)
 
     # The longest first, so that no core idles at the end.
     tasks = [
         Task(
             "gram-error",
-            configs / "gram-error.yaml",
-            (f"data.path={data}", f"train.seed={seed}"),
+            dataset.configs / "gram-error.yaml",
+            (f"data.path={dataset.path}", f"train.seed={seed}"),
             gram_error_path(results, seed),
         )
-        for seed in SEEDS
+        for seed in dataset.seeds
     ]
-    by_length = sorted(METHODS, key=lambda method: not method.config.startswith(("paper", "hidden")))
+    by_length = sorted(dataset.methods, key=lambda method: not method.config.startswith(("paper", "hidden")))
     tasks += [
         Task(
             "train",
-            configs / f"{method.config}.yaml",
-            (f"data.path={data}", f"train.seed={seed}", *method.overrides),
+            dataset.configs / f"{method.config}.yaml",
+            (f"data.path={dataset.path}", f"train.seed={seed}", *method.overrides),
             run_path(results, method, seed),
         )
         for method in by_length
-        for seed in SEEDS
+        for seed in dataset.seeds
     ]
     print(f"2/4 training and watching: {len(tasks)} runs", flush=True)
     run_all(tasks)
 
     print("3/4 evaluating", flush=True)
-    corpus = open_corpus(data)
+    corpus = open_corpus(dataset.path)
     for task in tasks:
         if task.command == "train":
             evaluate(task.output, corpus)
 
     print("4/4 drawing and writing", flush=True)
-    draw_figures(results)
+    draw_figures(dataset, results)
     print(f"this call took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
     return write_report(dataset, results)
 
@@ -76,11 +75,11 @@ def evaluate(path: Path, corpus: PreparedCorpus) -> None:
 
 def main() -> int:
     """Parse the arguments and run; errors are one line."""
-    parser = argparse.ArgumentParser(description="Reproduce the MovieLens experiments.")
-    parser.add_argument("--dataset", choices=DATASETS, default=DATASETS[0])
+    parser = argparse.ArgumentParser(description="Reproduce the experiments of one data set.")
+    parser.add_argument("--dataset", choices=DATASETS, default="movielens-100k")
     arguments = parser.parse_args()
     try:
-        report = reproduce(arguments.dataset, Path("results") / arguments.dataset)
+        report = reproduce(DATASETS[arguments.dataset], Path("results") / arguments.dataset)
     except GramrunError as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return error.exit_code

@@ -9,21 +9,23 @@ import pytest
 import yaml
 
 from experiments import (
+    datasets,
     estimator_cost,
     known_optimum,
-    movielens,
-    report,
     reproduce,
     scheduling,
     step_time,
 )
+from gramrun.config import PrepareConfig, RunConfig
+from gramrun.config_loading import load_config
 from gramrun.errors import RunError
 
 METHODS = (
-    movielens.Method("sampling", "First table", "sampling"),
-    movielens.Method("sogram", "First table", "SOGram α=0.5", ("estimator.alpha=0.5",)),
-    movielens.Method("paper-sampling", "Second table", "sampling"),
+    datasets.Method("sampling", "First table", "sampling"),
+    datasets.Method("sogram", "First table", "SOGram α=0.5", ("estimator.alpha=0.5",)),
+    datasets.Method("paper-sampling", "Second table", "sampling"),
 )
+TOY = datasets.Dataset("toy", "synthetic", METHODS, settings=("synthetic.left_items=300",), seeds=(0, 1))
 SETTINGS = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
 
@@ -31,16 +33,14 @@ SETTINGS = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 def toy(tmp_path, monkeypatch):
     """A folder with small configs under the names that the experiments use."""
     config = yaml.safe_load(SETTINGS.read_text())
+    config["data"]["path"] = "data/toy"
     config["train"]["epochs"] = 2
     config["evaluation"]["every"] = "1 epoch"
-    folder = tmp_path / "configs" / "synthetic"
+    folder = tmp_path / "configs" / "toy"
     folder.mkdir(parents=True)
     for name in ("sampling", "sogram", "paper-sampling", "gram-error"):
         config["estimator"]["name"] = name.rpartition("-")[2] if name != "gram-error" else "sampling"
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
-    for module in (movielens, report, reproduce):
-        monkeypatch.setattr(module, "METHODS", METHODS)
-        monkeypatch.setattr(module, "SEEDS", (0, 1))
     monkeypatch.chdir(tmp_path)
     return Path("results")
 
@@ -54,8 +54,10 @@ def times(folder):
 
 
 def test_the_main_job_at_toy_size(toy, capsys):
-    path = reproduce.reproduce("synthetic", toy)
+    path = reproduce.reproduce(TOY, toy)
     text = path.read_text()
+    assert "# toy: results" in text
+    assert "Data: 300 sources × 400 destinations, " in text  # prepared with the settings of its own
     assert "### First table" in text
     assert "| SOGram α=0.5 | 0." in text
     assert "| popularity | 0." in text
@@ -66,19 +68,32 @@ def test_the_main_job_at_toy_size(toy, capsys):
     assert len(list(toy.glob("*.svg"))) == 5
     before = times(toy)
     capsys.readouterr()
-    assert reproduce.reproduce("synthetic", toy).read_text() == text
+    assert reproduce.reproduce(TOY, toy).read_text() == text
     assert "8 of 8 runs are done already" in capsys.readouterr().out
     assert times(toy) == before
 
 
+@pytest.mark.parametrize("dataset", datasets.DATASETS.values(), ids=lambda d: d.name)
+def test_every_run_of_every_report_is_a_valid_config(dataset, monkeypatch):
+    monkeypatch.chdir(SETTINGS.parents[2])
+    load_config(PrepareConfig, None, dataset.settings)
+    configs = {
+        method.name: load_config(RunConfig, dataset.configs / f"{method.config}.yaml", method.overrides)
+        for method in dataset.methods
+    }
+    assert len(set(configs.values())) == len(dataset.methods), "two rows of a table are one run"
+    assert {config.data.path for config in configs.values()} == {dataset.path}
+    assert load_config(RunConfig, dataset.configs / "gram-error.yaml").gram_error.estimators
+
+
 def test_states_of_a_task(toy):
-    scheduling.gramrun(["prepare", "synthetic", "--output", "data/synthetic"])
-    config = Path("configs/synthetic/sogram.yaml")
-    task = scheduling.Task("train", config, ("data.path=data/synthetic",), Path("r"))
+    datasets.prepare(TOY)
+    config = Path("configs/toy/sogram.yaml")
+    task = scheduling.Task("train", config, ("data.path=data/toy",), Path("r"))
     assert scheduling.state_of(task) == "new"
     scheduling.run_all([task])
     assert scheduling.state_of(task) == "done"
-    other = scheduling.Task("train", config, ("data.path=data/synthetic", "train.seed=3"), Path("r"))
+    other = scheduling.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
     assert scheduling.state_of(other) == "stale"
     manifest = Path("r/manifest.json")
     manifest.write_text(manifest.read_text().replace('"finished",', '"interrupted",'))
@@ -90,10 +105,8 @@ def test_states_of_a_task(toy):
 
 
 def test_a_failing_run_fails_the_job_with_its_own_message(toy):
-    scheduling.gramrun(["prepare", "synthetic", "--output", "data/synthetic"])
-    task = scheduling.Task(
-        "train", Path("configs/synthetic/sogram.yaml"), ("train.batch_size=99999",), Path("r")
-    )
+    datasets.prepare(TOY)
+    task = scheduling.Task("train", Path("configs/toy/sogram.yaml"), ("train.batch_size=99999",), Path("r"))
     with pytest.raises(RunError, match="train.batch_size is 99999"):
         scheduling.run_all([task])
 
