@@ -9,7 +9,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 .PHONY: help setup test test-all smoke reproduce reference bench lint clean
 
 help:
-	@echo "make reproduce [DATASET=movielens-1m]  raw data to tables and pictures in results/"
+	@echo "make reproduce [DATASET=movielens-1m|enwik8]  raw data to tables and pictures in results/"
 	@echo "make reference   make reproduce, its tables and pictures copied to results/reference/"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
