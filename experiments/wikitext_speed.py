@@ -67,6 +67,14 @@ def table(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def heading(dump: Path, every: int) -> str:
+    """What was run, on what."""
+    return (
+        f"`python -m experiments.wikitext_speed {dump.name} --every {every}`, wikitext of one article in "
+        f"{every}; ratios to mwparserfromhell."
+    )
+
+
 def main() -> None:
     """Time the steps; write results/bench/wikitext_speed.{json,md}."""
     parser = argparse.ArgumentParser(description="Time wikitext readers, interleaved.")
@@ -80,7 +88,9 @@ def main() -> None:
     runs.write_json(
         RESULTS / "wikitext_speed.json", {**provenance(), "pages": len(texts), "MB/s": frame.to_dict("list")}
     )
-    runs.write_text(RESULTS / "wikitext_speed.md", table(frame) + "\n")
+    runs.write_text(
+        RESULTS / "wikitext_speed.md", f"{heading(arguments.dump, arguments.every)}\n\n{table(frame)}\n"
+    )
     print(table(frame))
     print(f"wrote {RESULTS}/wikitext_speed.md")
 

@@ -175,4 +175,18 @@ def labels(configs: Sequence[RunConfig]) -> list[str]:
 
 
 # The estimator's label says these, or they have no effect under another estimator.
-_IN_LABEL = frozenset({"estimator.name", "estimator.alpha", "estimator.beta", "estimator.project"})
+_IN_LABEL = frozenset(
+    f"estimator.{key}"
+    for key in (
+        "name",
+        "alpha",
+        "alpha_schedule",
+        "beta",
+        "debias",
+        "start",
+        "cache",
+        "cache_dtype",
+        "batch",
+        "project",
+    )
+)
