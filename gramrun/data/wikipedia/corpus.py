@@ -60,8 +60,10 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
     chosen = _choose(wiki, thresholds, categories=categories, bipartite=bipartite)
     pages = len(chosen.page_numbers)
     ngrams, ngram_texts = title_ngrams(chosen.titles, thresholds.min_ngram_count)
-    page_ngrams = ngrams.take(chosen.page_titles)
-    page_texts = chosen.titles.take(pa.array(chosen.page_titles))
+    page_ngrams, page_texts = ngrams, chosen.titles
+    if bipartite:
+        page_ngrams = ngrams.take(chosen.page_titles)
+        page_texts = chosen.titles.take(pa.array(chosen.page_titles))
     page_features = [_bag("ngrams", "ngram", page_ngrams)]
     vocabularies = {
         "ngram": _keys(ngram_texts),
@@ -125,19 +127,22 @@ def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: 
             f"{wiki.name}: no link between articles is left of {graph.counts['links_read']:,} rows; "
             "check that all tables are of one wiki and date, and wikipedia.min_links"
         )
-    rows, names, category_counts = _visible_categories(graph, left, thresholds.min_category_count)
-    only_left = np.setdiff1d(left, right)
-    place = np.empty(len(graph.targets), dtype=np.int64)
-    place[right] = np.arange(len(right))
-    place[only_left] = len(right) + np.arange(len(only_left))
-    titles = _texts(graph.targets.take(np.concatenate([right, only_left])), "title of a page or link")
+    categories_of, names, category_counts = _visible_categories(graph, left, thresholds.min_category_count)
+    rows, page_titles = right, np.arange(len(left))
+    if bipartite:
+        only_left = np.setdiff1d(left, right)
+        rows = np.concatenate([right, only_left])
+        place = np.empty(len(graph.targets), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        page_titles = place[left]
+    titles = _texts(graph.targets.take(rows), "title of a page or link")
     dropped = {
         "pages_below_min_links": graph.counts["articles"] - len(left),
         "links_of_these": read - len(links.columns),
     }
     counts = {**graph.counts, **dropped, **category_counts}
     numbers = graph.pages.numbers[left]
-    return _Chosen(numbers, titles, len(right), place[left], links, rows, names, counts)
+    return _Chosen(numbers, titles, len(right), page_titles, links, categories_of, names, counts)
 
 
 def _well_linked(
