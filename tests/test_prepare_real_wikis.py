@@ -80,10 +80,14 @@ def test_what_is_known_of_miwiki(tmp_path):
     ("folder", "settings", "message"),
     [
         ("mojcak-randomSearcher/miwiki", [], "no table categorylinks.*wikipedia.categories=false"),
-        ("mojcak-randomSearcher", ["wikipedia.categories=false"], "crwiki.*krwiki|holds"),
-        ("dkpro-jwpl", ["wikipedia.categories=false"], "page"),
-        ("Gaareth-WikiStats", ["wikipedia.categories=false"], "redirect|several"),
-        ("gitPratikSingh-WikiPageRankApplication", ["wikipedia.categories=false"], "redirect"),
+        ("mojcak-randomSearcher", ["wikipedia.categories=false"], "several wikis .crwiki 20160111, krwiki"),
+        ("dkpro-jwpl", ["wikipedia.categories=false"], "aawiki 20260101 lacks page and redirect"),
+        ("Gaareth-WikiStats", ["wikipedia.categories=false"], "test 20240901 lacks redirect"),
+        (
+            "gitPratikSingh-WikiPageRankApplication",
+            ["wikipedia.categories=false"],
+            "simplewiki 20170901 lacks redirect",
+        ),
     ],
 )
 def test_a_folder_that_is_no_whole_dump_is_one_line(gramrun, tmp_path, folder, settings, message):
@@ -97,18 +101,24 @@ def test_a_folder_that_is_no_whole_dump_is_one_line(gramrun, tmp_path, folder, s
     assert not (tmp_path / "out").exists()
 
 
+def refused_with_another_wikis_pages(gramrun, folder):
+    """What is said of link tables whose page and redirect come from another wiki, to get as far as the links."""
+    for table in ("page", "redirect"):
+        source = FIXTURES / "mojcak-randomSearcher" / "krwiki" / f"krwiki-20160111-{table}.sql.gz"
+        shutil.copy(source, folder / f"{table}.sql.gz")
+    command = ["prepare", "wikipedia-sql", "--source", folder, "--output", folder / "out"]
+    code, _, error = gramrun(*command, "--set", "wikipedia.categories=false")
+    assert code == 2
+    return error
+
+
 def test_aawiki_of_2026_lacks_linktarget_and_is_told_so(gramrun, tmp_path):
     """Its pagelinks has numbers only; page and redirect come from another wiki here, to get that far."""
     folder = tmp_path / "dump"
     folder.mkdir()
     for table in ("pagelinks", "categorylinks"):
         shutil.copy(FIXTURES / "dkpro-jwpl" / f"aawiki-20260101-{table}.sql.gz", folder / f"{table}.sql.gz")
-    for table in ("page", "redirect"):
-        source = FIXTURES / "mojcak-randomSearcher" / "krwiki" / f"krwiki-20160111-{table}.sql.gz"
-        shutil.copy(source, folder / f"{table}.sql.gz")
-    command = ["prepare", "wikipedia-sql", "--source", folder, "--output", tmp_path / "out"]
-    code, _, error = gramrun(*command, "--set", "wikipedia.categories=false")
-    assert code == 2
+    error = refused_with_another_wikis_pages(gramrun, folder)
     assert (
         "no table linktarget, which pagelinks of this year needs (it has pl_target_id and no pl_title)"
         in error
@@ -135,12 +145,7 @@ def test_a_cut_off_sample_is_refused(gramrun, tmp_path, sample):
             "CREATE TABLE `linktarget` (`lt_id` bigint, `lt_namespace` int, `lt_title` varbinary(255));\n"
             "INSERT INTO `linktarget` VALUES (1,0,'A');\n"
         )
-    for table in ("page", "redirect"):
-        source = FIXTURES / "mojcak-randomSearcher" / "krwiki" / f"krwiki-20160111-{table}.sql.gz"
-        shutil.copy(source, folder / f"{table}.sql.gz")
-    command = ["prepare", "wikipedia-sql", "--source", folder, "--output", tmp_path / "out"]
-    code, _, error = gramrun(*command, "--set", "wikipedia.categories=false")
-    assert code == 2
+    error = refused_with_another_wikis_pages(gramrun, folder)
     assert re.search(rf"{sample.split('-')[2]}\.sql: .*(cut off|ends within)", error), error
 
 

@@ -347,3 +347,18 @@ def test_tables_come_in_any_packing(dump, prepared, tmp_path):
         )
         file.unlink()
     assert prepare(dump, tmp_path / "out")["content_hash"] == prepared[0]["2026"]["content_hash"]
+
+
+def test_a_cut_off_xml_dump_is_taken_where_that_is_asked_for(gramrun, tmp_path):
+    page = "<page><title>{}</title><ns>0</ns><id>{}</id><revision><id>1</id><text>[[A]] [[B]]</text></revision></page>"
+    head = '<mediawiki version="0.11"><siteinfo><dbname>w</dbname><case>first-letter</case><namespaces>'
+    head += '<namespace key="0" case="first-letter" /></namespaces></siteinfo>'
+    (tmp_path / "w.xml").write_text(head + page.format("A", 1) + page.format("B", 2) + "<page><title>C")
+    command = ["prepare", "wikipedia-xml", "--source", tmp_path / "w.xml", "--output", tmp_path / "out"]
+    command += ["--set", "split.validation_fraction=0.5"]
+    code, _, error = gramrun(*command)
+    assert code == 2
+    assert "cut off" in error
+    code, output, error = gramrun(*command, "--set", "wikipedia.cut_off=true", "--set", "split.seed=1")
+    assert code == 0, error
+    assert "2 pairs, 1 train pairs, 1 validation pairs, 2 pages, 2 links" in output

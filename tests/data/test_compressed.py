@@ -174,3 +174,10 @@ def test_a_pipe_is_read_too(folder):
     writer.start()
     assert b"".join(read_chunks(path)) == TEXT
     writer.join()
+
+
+def test_a_skippable_frame_may_come_first(tmp_path):
+    """As pzstd writes it."""
+    path = tmp_path / "a.zst"
+    path.write_bytes(b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"1234" + zstandard.compress(TEXT))
+    assert b"".join(read_chunks(path)) == TEXT

@@ -84,7 +84,8 @@ def find_tables(source: Path, wiki: str | None = None, date: str | None = None) 
         lacking = "; ".join(
             f"{_named(dump)} lacks {' and '.join(_missing(files))}" for dump, files in sorted(fitting.items())
         )
-        raise NoDumpError(f"{source}: {lacking}; add the missing files, such as {NEEDED[0]}.sql.gz")
+        first = _missing(next(iter(fitting.values())))[0]
+        raise NoDumpError(f"{source}: {lacking}; add the missing files, such as {first}.sql.gz")
     if len(whole) > 1:
         raise _several(source, list(whole))
     (dump, files), *_ = whole.items()

@@ -16,7 +16,7 @@ import numpy as np
 
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sql_dump import Batch, read_schema, read_table
-from gramrun.data.wikipedia.records import ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
+from gramrun.data.wikipedia.records import CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
 from gramrun.errors import InputError
 
 _PAGE = ("page_id", "page_namespace", "page_title", "page_is_redirect")
@@ -191,7 +191,9 @@ class SqlWiki:
                 continue
             titles = _strings(batch.columns[title])
             namespaces = (
-                _integers(batch.columns[namespace]) if namespace else np.full(batch.rows, 14, dtype=np.int64)
+                _integers(batch.columns[namespace])
+                if namespace
+                else np.full(batch.rows, CATEGORIES, dtype=np.int64)
             )
             unnamed = np.diff(titles.offsets) == 0
             if number is None and unnamed.any() and self._has_numbers[table]:

@@ -492,3 +492,7 @@ def test_checks_a_file(tmp_path: Path) -> None:
         PublishedFile("file", None, None).check(file)
     file.write_bytes(b"abc")
     PublishedFile("file", 3, "a9993e364706816aba3e25717850c26c9cd0d89d").check(file)  # FIPS 180-4's example
+
+
+def test_latest_is_the_newest_complete_dump(site: Server, tmp_path: Path) -> None:
+    assert locate(site, tmp_path / "downloads", date="latest").date == NEW
