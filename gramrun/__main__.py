@@ -3,13 +3,12 @@
 import signal
 import sys
 
-from gramrun.interruption import Interrupted, raise_interrupted
+from gramrun.interruption import Interrupted, interrupt_with_one_line
 
 
 def main() -> None:
     """Run the command line, with Ctrl-C being one line from the first import on."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, raise_interrupted)
+    interrupt_with_one_line()
     try:
         from gramrun import cli
 
@@ -18,7 +17,11 @@ def main() -> None:
         print(f"gramrun: {interruption}", file=sys.stderr)
         raise SystemExit(interruption.exit_code) from None
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):  # done: what comes now interrupts nothing
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+            signal.SIGALRM,
+        ):  # done: what comes now interrupts nothing
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
 from gramrun.errors import EXIT_INTERRUPTED
+
+SECONDS_UNTIL_IT_COMES_AGAIN = 0.02
 
 
 class Interrupted(BaseException):
@@ -21,13 +24,30 @@ class Interrupted(BaseException):
     exit_code = EXIT_INTERRUPTED
 
 
-def raise_interrupted(number: int, frame: FrameType | None) -> NoReturn:
-    """A signal handler for everything that is not resumable: clean up on the way out, and say so.
+def interrupt_with_one_line() -> None:
+    """From now on SIGINT and SIGTERM raise `Interrupted` in the main thread, to be told in one line.
 
-    Raises:
-        Interrupted: always; unlike `KeyboardInterrupt`, it passes through the command line's framework.
+    Not `KeyboardInterrupt`, which does not pass through the command line's framework. Python
+    ignores what is raised inside a finalizer or a C library's callback (a compiler's, say) and
+    goes on: an interrupt lost there comes again a moment later. Objects that an interrupt left
+    half-made say nothing when they are finalized.
     """
-    raise Interrupted("interrupted; nothing half-written was left behind")
+    arrived = threading.Event()
+    report = sys.unraisablehook
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        arrived.set()
+        raise Interrupted("interrupted; nothing half-written was left behind")
+
+    def come_again(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, Interrupted):
+            signal.setitimer(signal.ITIMER_REAL, SECONDS_UNTIL_IT_COMES_AGAIN)
+        elif not arrived.is_set():
+            report(unraisable)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, interrupt)
+    sys.unraisablehook = come_again
 
 
 @contextlib.contextmanager
