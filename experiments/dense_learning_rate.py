@@ -27,7 +27,8 @@ from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import evaluate_embeddings
-from gramrun.training import Trainer, embed_all
+from gramrun.models import embed_all
+from gramrun.training import Trainer
 
 DENSE_RATES = (1e-12, 5e-4, 5e-3, 5e-2)
 SEEDS = (0, 1, 2)

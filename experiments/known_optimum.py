@@ -53,9 +53,10 @@ from gramrun.config_loading import load_config
 from gramrun.data import shards, synthetic
 from gramrun.data.corpus import Corpus, Side
 from gramrun.data.shards import PreparedCorpus
+from gramrun.models import embed_all
 from gramrun.priors import make_prior
 from gramrun.provenance import provenance
-from gramrun.training import Trainer, embed_all
+from gramrun.training import Trainer
 
 RESULTS = Path("results") / "known_optimum"
 REACHED = 0.01  # excess that counts as having arrived

@@ -28,7 +28,8 @@ from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import evaluate_embeddings
 from gramrun.gramian.exact import relative_error
-from gramrun.training import Trainer, embed_all
+from gramrun.models import embed_all
+from gramrun.training import Trainer
 
 DRIVERS = {
     "exact Gramian": ("estimator.name=exact",),

@@ -28,9 +28,9 @@ from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import Pairs, PreparedCorpus
 from gramrun.errors import InputError
+from gramrun.models import embed_all, make_model
 from gramrun.ranking import Relevant, candidate_hash, rank_relevant, sample_candidates
 from gramrun.runs import Run, check_same_data
-from gramrun.training import embed_all, make_model
 
 
 def evaluate_embeddings(

@@ -13,8 +13,9 @@ from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
 from gramrun.evaluation import evaluate_embeddings
 from gramrun.interruption import Interrupted, deferred_interrupt
+from gramrun.models import embed_all
 from gramrun.runs import Run
-from gramrun.training import Trainer, embed_all
+from gramrun.training import Trainer
 
 
 def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:

@@ -63,11 +63,11 @@ class Observers:
                 ahead = self._drawn(side, stream, self.trainer.step + 1)
             for section, estimator in zip(self.sections, estimators, strict=True):
                 if estimator.observes == "corpus" or section.batch == "previous":
-                    self.trainer.observe(section, estimator, side)
-                    continue
-                self.trainer.show(estimator, side, batch.first(section.gramian_batch_size))
-                if ahead is not None and estimator.looks_ahead:
-                    self.trainer.look_ahead(estimator, side, ahead.first(section.gramian_batch_size))
+                    seen = self.trainer.gramian_batches(section, estimator, side)
+                else:
+                    drawn = [batch] if ahead is None or not estimator.looks_ahead else [batch, ahead]
+                    seen = tuple(b.first(section.gramian_batch_size) for b in drawn)
+                self.trainer.show(estimator, side, seen)
 
     def _drawn(self, side: TrainingSide, stream: int, step: int) -> GramianBatch:
         largest = max(section.gramian_batch_size for section in self.sections)

@@ -50,7 +50,7 @@ def make_prior(
             f"items, whose SVD gives at most {largest}; set it to {largest} or less"
         )
     train = corpus.train
-    assert target == "one" or train.target is not None  # `gramrun.training.check_fits` refuses it
+    assert target == "one" or train.target is not None  # `gramrun.models.check_fits` refuses it
     values = torch.from_numpy(train.target) if target == "value" else None
     return svd_prior(
         torch.from_numpy(train.left),

@@ -12,11 +12,12 @@ import torch
 from gramrun.caches import cache_bytes, check_caches
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
+from gramrun.models import check_fits, make_model
 from gramrun.objectives import companion_dim
 from gramrun.provenance import provenance
 from gramrun.room import available_disk, available_memory, size_text
 from gramrun.runs import CHECKPOINTS_KEPT
-from gramrun.training import Trainer, check_fits, make_model
+from gramrun.training import Trainer
 
 _TIMED_STEPS = 50
 _OPTIMIZER_COPIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # state floats per parameter, as torch keeps them

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
-from gramrun.errors import ConfigError, InputError, RunError
+from gramrun.errors import InputError, RunError
 from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.cache import CACHE_DTYPES
@@ -35,10 +36,9 @@ from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.losses import squared_error
-from gramrun.model.optimizers import SPARSE_OPTIMIZERS, make_optimizer
-from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.models import check_fits, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
-from gramrun.sides import TrainingSide, embed_in_chunks
+from gramrun.sides import TrainingSide
 
 _EXACT_CHUNK = 65536  # pairs whose loss is summed at once; bounds memory, not a result
 
@@ -77,14 +77,9 @@ class Trainer:
         self.pairs = len(corpus.train)
         self.total_steps = config.train.total_steps(self.pairs)
         self.model = make_model(config, corpus)
-        self.optimizer = make_optimizer(
-            self.model,
-            config.train.optimizer,
-            config.train.learning_rate,
-            config.train.dense_learning_rate or config.train.learning_rate,
-        )
-        self.left = self._side("left", corpus.left, corpus.train.left, self.model.left_embeddings)
-        self.right = self._side("right", corpus.right, corpus.train.right, self.model.right_embeddings)
+        self.learner = make_learner(config, self.model)
+        self.left = self._side("left", corpus.left, corpus.train.left)
+        self.right = self._side("right", corpus.right, corpus.train.right)
         self.target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
         self.objective = make_objective(config, corpus, self.left.population, self.right.population)
         check_caches(config, [config.estimator], corpus, self.objective.companion_dim)
@@ -96,14 +91,12 @@ class Trainer:
         self.previous: tuple[Tensor, Tensor] | None = None
         self._batches = batches.ShuffledPairs(self.pairs, config.train.batch_size, config.train.seed)
 
-    def _side(
-        self, name: str, side: Side, pair_items: np.ndarray, embed: Callable[[Tensor], Tensor]
-    ) -> TrainingSide:
+    def _side(self, name: str, side: Side, pair_items: np.ndarray) -> TrainingSide:
         left = name == "left"
         gamma = self.config.train.gamma_left if left else self.config.train.gamma_right
         stream = batches.LEFT_GRAMIAN_STREAM if left else batches.RIGHT_GRAMIAN_STREAM
         population = make_population(torch.from_numpy(pair_items), side.items, gamma)
-        return TrainingSide(name, side.items, population, embed, stream)
+        return TrainingSide(name, side.items, population, partial(self.learner.embed, name), stream)
 
     @property
     def epoch(self) -> float:
@@ -143,27 +136,24 @@ class Trainer:
         other = self.right_estimator if side is self.left else None
         return self.objective.statistics(side.name, batch, other)
 
-    def observe(self, section: EstimatorSection, estimator: GramianEstimator, side: TrainingSide) -> None:
-        """Show one estimator its Gramian batch of the current step."""
+    def gramian_batches(
+        self, section: EstimatorSection, estimator: GramianEstimator, side: TrainingSide
+    ) -> tuple[GramianBatch, ...]:
+        """What an estimator is to see of one side at the current step: B; the next B too if it asks."""
         if estimator.observes == "nothing":
-            return
+            return ()
         if estimator.observes == "corpus":
-            self.show(estimator, side, side.whole())
-        elif section.batch == "previous" and self.previous is not None:
-            self.show(estimator, side, self.previous_batch(side))
-        else:
-            size, seed = section.gramian_batch_size, self.config.train.seed
-            self.show(estimator, side, side.drawn(seed, side.stream, self.step, size))
-            if estimator.looks_ahead:
-                self.look_ahead(estimator, side, side.drawn(seed, side.stream, self.step + 1, size))
+            return (side.whole(),)
+        if section.batch == "previous" and self.previous is not None:
+            return (self.previous_batch(side),)
+        steps = (self.step, self.step + 1) if estimator.looks_ahead else (self.step,)
+        size, seed = section.gramian_batch_size, self.config.train.seed
+        return tuple(side.drawn(seed, side.stream, step, size) for step in steps)
 
-    def show(self, estimator: GramianEstimator, side: TrainingSide, batch: GramianBatch) -> None:
-        """Let an estimator observe what the objective needs of a batch."""
-        estimator.observe(self._statistics(side, batch))
-
-    def look_ahead(self, estimator: GramianEstimator, side: TrainingSide, batch: GramianBatch) -> None:
-        """Let an estimator see the next step's batch under the parameters of this one."""
-        estimator.look_ahead(self._statistics(side, batch))
+    def show(self, estimator: GramianEstimator, side: TrainingSide, batches: Sequence[GramianBatch]) -> None:
+        """Let an estimator observe what the objective needs of the batches that `gramian_batches` gave."""
+        for batch, see in zip(batches, (estimator.observe, estimator.look_ahead), strict=False):
+            see(self._statistics(side, batch))
 
     def previous_batch(self, side: TrainingSide) -> GramianBatch:
         """The gradient batch of the step before, under that step's parameters: one step stale.
@@ -184,9 +174,7 @@ class Trainer:
         """
         while self.step < self.total_steps:
             started = time.perf_counter()
-            self.observe(self.config.estimator, self.right_estimator, self.right)
-            self.observe(self.config.estimator, self.left_estimator, self.left)
-            loss = self._gradient_step()
+            loss = self._step()
             self.step += 1
             self.train_seconds += time.perf_counter() - started
             yield StepRecord(self.step, self.epoch, loss, self.train_seconds)
@@ -215,30 +203,44 @@ class Trainer:
             raise ValueError("only gravity is a function of its Gramians")
         return loss + self.config.train.gravity * penalty
 
-    def _gradient_step(self) -> float:
+    def _step(self) -> float:
         pairs = torch.from_numpy(self._batches.batch(self.step))
-        left = self.left.population.pair_items[pairs].long()
-        right = self.right.population.pair_items[pairs].long()
-        batch = GradientBatch(
-            left,
-            right,
-            self.left.embed(left),
-            self.right.embed(right),
-            1.0 if self.target is None else self.target[pairs],
-            _at(self.left.population.importance, left),
-            _at(self.right.population.importance, right),
-        )
-        loss, surrogate = self.objective.terms(batch, self.left_estimator, self.right_estimator)
-        objective = loss + self.config.train.gravity * surrogate
-        if not math.isfinite(objective.item()):
-            raise RunError(
-                f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, its "
-                f"surrogate over all pairs {surrogate.item():g}); lower train.learning_rate or train.gravity"
+        section = self.config.estimator
+
+        def embedded(
+            side: TrainingSide, estimator: GramianEstimator
+        ) -> tuple[tuple[GramianBatch, ...], Tensor, Tensor]:
+            items = side.population.pair_items[pairs].long()
+            gramian_batches = self.gramian_batches(section, estimator, side)
+            return gramian_batches, items, self.learner.embed_batch(side.name, items)
+
+        with self.learner.at_work():
+            (left_seen, left, u), (right_seen, right, v) = self.learner.side_by_side(
+                lambda: embedded(self.left, self.left_estimator),
+                lambda: embedded(self.right, self.right_estimator),
             )
-        self.previous = batch.left.detach(), batch.right.detach()
-        self.optimizer.zero_grad(set_to_none=True)
-        objective.backward()
-        self.optimizer.step()
+            # The right one first: what the left one observes may depend on it.
+            self.show(self.right_estimator, self.right, right_seen)
+            self.show(self.left_estimator, self.left, left_seen)
+            batch = GradientBatch(
+                left,
+                right,
+                u,
+                v,
+                1.0 if self.target is None else self.target[pairs],
+                _at(self.left.population.importance, left),
+                _at(self.right.population.importance, right),
+            )
+            loss, surrogate = self.objective.terms(batch, self.left_estimator, self.right_estimator)
+            objective = loss + self.config.train.gravity * surrogate
+            if not math.isfinite(objective.item()):
+                raise RunError(
+                    f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, its "
+                    f"surrogate over all pairs {surrogate.item():g}); lower train.learning_rate or "
+                    "train.gravity"
+                )
+            self.previous = u.detach(), v.detach()
+            self.learner.descend(objective)
         return loss.item()
 
     def state_dict(self) -> dict[str, Any]:
@@ -247,7 +249,7 @@ class Trainer:
             "step": self.step,
             "train_seconds": self.train_seconds,
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.learner.state_dict(),
             "left_estimator": self.left_estimator.state_dict(),
             "right_estimator": self.right_estimator.state_dict(),
             "previous": self.previous if self.config.estimator.batch == "previous" else None,
@@ -261,7 +263,7 @@ class Trainer:
         """
         try:
             self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.learner.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
             self.right_estimator.load_state_dict(state["right_estimator"])
             self.previous = None if state["previous"] is None else tuple(state["previous"])
@@ -274,66 +276,3 @@ class Trainer:
 
 def _at(importance: Tensor | None, items: Tensor) -> Tensor | None:
     return None if importance is None else importance[items]
-
-
-def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
-    """Make the towers that `config` describes over the features of `corpus`."""
-    section = config.model
-    shape = TowerShape(
-        embedding_dim=section.embedding_dim,
-        input_dim=section.input_dim,
-        hidden=section.hidden,
-        output=section.output,
-        skip=section.skip,
-        bag=section.bag,
-        table_scale=section.table_scale,
-    )
-
-    def columns(side: Side) -> list[FeatureColumn]:
-        return [
-            FeatureColumn(f.vocabulary, torch.from_numpy(f.offsets), torch.from_numpy(f.indices))
-            for f in side.features
-        ]
-
-    return TwoTower(
-        columns(corpus.left),
-        columns(corpus.right),
-        corpus.vocabulary_sizes,
-        shape,
-        seed=config.train.seed,
-        sparse_gradients=config.train.optimizer in SPARSE_OPTIMIZERS,
-    )
-
-
-@torch.no_grad()
-def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
-    """Embed every item of both sides: (left items, k) and (right items, k)."""
-    left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
-    right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
-    return left, right
-
-
-def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
-    """Check what only the corpus can tell.
-
-    Raises:
-        ConfigError: when a batch is larger than the training split, or targets are asked for and absent.
-    """
-    pairs = len(corpus.train)
-    for key, size in (
-        ("train.batch_size", config.train.batch_size),
-        ("estimator.gramian_batch_size", config.estimator.gramian_batch_size),
-        *(
-            (f"gram_error.estimators.{i}.gramian_batch_size", estimator.gramian_batch_size)
-            for i, estimator in enumerate(config.gram_error.estimators)
-        ),
-    ):
-        if size > pairs:
-            raise ConfigError(
-                f"{key} is {size}, but {corpus.path} has only {pairs} training pairs; "
-                f"set it to {pairs} or less"
-            )
-    if config.train.target == "value" and corpus.train.target is None:
-        raise ConfigError(
-            f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
-        )

@@ -140,8 +140,7 @@ def test_the_sides_and_the_driver_draw_from_streams_of_their_own(make_config, co
     ):
         estimator.observe = lambda batch, side=side: seen.update({side: batch.items})
     observers.observe()
-    trainer.observe(trainer.config.estimator, trainer.left_estimator, trainer.left)
-    trainer.observe(trainer.config.estimator, trainer.right_estimator, trainer.right)
+    next(trainer.steps())
     draws = [tuple(items[:32].tolist()) for items in seen.values()]
     assert len(seen) == len(set(draws)) == 4
 

@@ -4,7 +4,8 @@ import torch
 
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
-from gramrun.training import Trainer, embed_all
+from gramrun.models import embed_all
+from gramrun.training import Trainer
 
 PAIRS = ["train.gamma_left=1", "train.gamma_right=1"]
 VARIANTS = {

@@ -152,7 +152,9 @@ def test_the_batch_looked_at_is_the_one_observed_next(make_config, corpus):
     config = make_config("estimator.name=control-variate")
     trainer, recorder = Trainer(config, corpus), Recorder()
     for trainer.step in range(4):
-        trainer.observe(config.estimator, recorder, trainer.left)
+        trainer.show(
+            recorder, trainer.left, trainer.gramian_batches(config.estimator, recorder, trainer.left)
+        )
     assert recorder.ahead[:-1] == recorder.observed[1:]
     assert len({tuple(items) for items in recorder.observed}) == 4
 

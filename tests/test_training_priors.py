@@ -6,7 +6,8 @@ import torch
 from gramrun import runs
 from gramrun.errors import InputError
 from gramrun.gramian.low_rank_prior import LowRankPrior, save_prior
-from gramrun.training import Trainer, embed_all
+from gramrun.models import embed_all
+from gramrun.training import Trainer
 
 SVD = ("train.prior.name=svd", "train.prior.rank=3")
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gramrun.data.compiled import compiled
+from gramrun.compiled import compiled
 from gramrun.data.corpus import Corpus
 from gramrun.errors import InputError
 

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from isal import igzip
 
+from gramrun.compiled import compiled
 from gramrun.data.byte_strings import ByteStrings, offsets_of
-from gramrun.data.compiled import compiled
 from gramrun.errors import InputError
 from gramrun.files import new_file
 

@@ -45,3 +45,20 @@ def make_optimizer(
             return torch.optim.Adam(groups)
         case "sgd":
             return torch.optim.SGD(groups)
+
+
+def make_dense_optimizer(
+    model: TwoTower, name: OptimizerName, learning_rate: float
+) -> torch.optim.Optimizer | None:
+    """Make the optimizer of the dense layers alone; None for linear towers, which have none.
+
+    Args:
+        model: its parameters.
+        name: ``adagrad`` or ``sgd``.
+        learning_rate: η.
+    """
+    dense = model.dense_parameters()
+    if not dense:
+        return None
+    kind = {"adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}[name]
+    return kind(dense, lr=learning_rate, fused=True)  # one pass over each parameter, not one an operation

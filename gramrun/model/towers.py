@@ -108,11 +108,20 @@ class Tower(nn.Module):
 
     def forward(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
         """Embed `items`, int64, shape (B,): returns (B, k)."""
-        bags = [column(items, tables[_table_name(str(column.vocabulary))]) for column in self.columns]
-        if self.output is None:
-            embeddings = sum(bags[1:], start=bags[0])
-        else:
-            inputs = activations = torch.cat(bags, 1)
+        bags = [column(items, tables[table_name(str(column.vocabulary))]) for column in self.columns]
+        return self.dense(sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1))
+
+    def dense(self, inputs: Tensor) -> Tensor:
+        """What follows the bags.
+
+        Args:
+            inputs: z, shape (B, width of all bags); for a linear tower their sum, shape (B, k).
+
+        Returns:
+            The embeddings, shape (B, k).
+        """
+        embeddings = activations = inputs
+        if self.output is not None:
             for layer in self.hidden:
                 activations = functional.relu(layer(activations))
             embeddings = self.output(activations)
@@ -121,7 +130,7 @@ class Tower(nn.Module):
         return embeddings if self.linear_output else functional.relu(embeddings)
 
 
-def _table_name(vocabulary: str) -> str:
+def table_name(vocabulary: str) -> str:
     """A vocabulary's name as torch takes it: without dots, and unlike any attribute of a `ModuleDict`."""
     return "table:" + vocabulary.replace("%", "%25").replace(".", "%2E")
 
@@ -151,7 +160,7 @@ class TwoTower(nn.Module):
         used = sorted({column.vocabulary for column in [*left, *right]})
         self.tables = nn.ModuleDict(
             {
-                _table_name(name): nn.EmbeddingBag(
+                table_name(name): nn.EmbeddingBag(
                     vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
                 )
                 for name in used
@@ -192,6 +201,10 @@ class TwoTower(nn.Module):
     def right_embeddings(self, items: Tensor) -> Tensor:
         """v(θ, y) for right items y, int64, shape (B,): returns (B, k)."""
         return self.right(items, self.tables)  # type: ignore[no-any-return]
+
+    def named_tables(self) -> dict[str, nn.Parameter]:
+        """The feature tables by `table_name`, each of shape (rows, width)."""
+        return {name.removesuffix(".weight"): table for name, table in self.tables.named_parameters()}
 
     def table_parameters(self) -> list[nn.Parameter]:
         """The feature tables."""

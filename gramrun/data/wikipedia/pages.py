@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gramrun.compiled import compiled
 from gramrun.data.background import in_background
 from gramrun.data.byte_strings import ByteStrings, NotTextError
-from gramrun.data.compiled import compiled
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
 from gramrun.data.wikipedia.title_index import TitleIndex
 from gramrun.errors import InputError

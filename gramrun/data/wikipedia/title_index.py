@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gramrun.compiled import compiled
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.compiled import compiled
 
 ABSENT = -1
 

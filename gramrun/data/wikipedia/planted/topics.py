@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gramrun.data.compiled import compiled
+from gramrun.compiled import compiled
 from gramrun.data.wikipedia.planted.settings import PlantedWiki
 from gramrun.errors import InputError
 

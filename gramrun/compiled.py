@@ -16,8 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile a function of arrays and numbers at its first call; later processes find the code on disk.
 
-    Arguments are not checked: an index out of bounds is undefined behaviour, as in C. Where two threads
-    call such functions, both run at once.
+    Arguments are not checked: an index out of bounds is undefined behaviour, as in C, and a division by zero
+    gives infinity, as in numpy. Where two threads call such functions, both run at once.
+
+    What is indexed by unsigned integers (`numba.uintp`) is compiled to vector instructions: for signed ones
+    every access asks whether it counts from the end.
     """
     return _compiled(function)
 
@@ -29,9 +32,9 @@ def inlined(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     try:
-        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
+        return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     except RuntimeError:  # neither the package's folder nor the user's can be written: compile every time
-        return cast(F, numba.njit(nogil=True, **options)(function))
+        return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
 
 
 def drop_stale_code(package: Path) -> None:

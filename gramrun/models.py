@@ -1,0 +1,93 @@
+"""The model of a run and what embeds with it, made from its configuration and corpus."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gramrun.config import RunConfig
+from gramrun.data.corpus import Side
+from gramrun.data.shards import PreparedCorpus
+from gramrun.errors import ConfigError
+from gramrun.model.learners import COMPILED_OPTIMIZERS, CompiledLearner, Learner, PlainLearner
+from gramrun.model.optimizers import SPARSE_OPTIMIZERS
+from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.sides import embed_in_chunks
+
+
+def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
+    """Make the towers that `config` describes over the features of `corpus`."""
+    section = config.model
+    shape = TowerShape(
+        embedding_dim=section.embedding_dim,
+        input_dim=section.input_dim,
+        hidden=section.hidden,
+        output=section.output,
+        skip=section.skip,
+        bag=section.bag,
+        table_scale=section.table_scale,
+    )
+
+    def columns(side: Side) -> list[FeatureColumn]:
+        return [
+            FeatureColumn(f.vocabulary, torch.from_numpy(f.offsets), torch.from_numpy(f.indices))
+            for f in side.features
+        ]
+
+    return TwoTower(
+        columns(corpus.left),
+        columns(corpus.right),
+        corpus.vocabulary_sizes,
+        shape,
+        seed=config.train.seed,
+        sparse_gradients=config.train.optimizer in SPARSE_OPTIMIZERS,
+    )
+
+
+def make_learner(config: RunConfig, model: TwoTower) -> Learner:
+    """Make what takes the gradient steps of a run on `model`."""
+    train = config.train
+    rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
+    if train.engine == "plain" or train.optimizer not in COMPILED_OPTIMIZERS:
+        return PlainLearner(model, train.optimizer, *rates)
+    return CompiledLearner(
+        model,
+        train.optimizer,
+        *rates,
+        mean=config.model.bag == "mean",
+        threads=torch.get_num_threads(),
+    )
+
+
+@torch.no_grad()
+def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
+    """Embed every item of both sides: (left items, k) and (right items, k)."""
+    left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
+    right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
+    return left, right
+
+
+def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
+    """Check what only the corpus can tell.
+
+    Raises:
+        ConfigError: when a batch is larger than the training split, or targets are asked for and absent.
+    """
+    pairs = len(corpus.train)
+    for key, size in (
+        ("train.batch_size", config.train.batch_size),
+        ("estimator.gramian_batch_size", config.estimator.gramian_batch_size),
+        *(
+            (f"gram_error.estimators.{i}.gramian_batch_size", estimator.gramian_batch_size)
+            for i, estimator in enumerate(config.gram_error.estimators)
+        ),
+    ):
+        if size > pairs:
+            raise ConfigError(
+                f"{key} is {size}, but {corpus.path} has only {pairs} training pairs; "
+                f"set it to {pairs} or less"
+            )
+    if config.train.target == "value" and corpus.train.target is None:
+        raise ConfigError(
+            f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
+        )

@@ -1,0 +1,175 @@
+"""The compiled learner against torch's own: kernels by literal loops, whole trainings by the plain learner."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gramrun.data import shards
+from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.model import bags as kernels
+from gramrun.model.learners import CompiledLearner, PlainLearner
+from gramrun.training import Trainer
+
+STEPS = 100
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Pages that link to pages: every table shared by both sides, bags empty, long and with repeated rows."""
+    random = np.random.default_rng(0)
+    count = 90
+    words = [random.integers(12, size=random.integers(0, 7)).tolist() for _ in range(count)]
+    features = (one_hot("page", "page", np.arange(count)), bags("words", "word", words))
+    pairs = np.unique(random.integers(count, size=1600) * count + random.integers(count, size=1600))
+    left, right = np.divmod(pairs, count)
+    corpus = Corpus(
+        name="pages",
+        left=Side("page", count, features),
+        right=Side("page", count, features),
+        vocabularies={
+            name: pd.DataFrame({"key": np.arange(n).astype(str)})
+            for name, n in (("page", count), ("word", 12))
+        },
+        pair_left=left.astype(np.int32),
+        pair_right=right.astype(np.int32),
+    )
+    path = tmp_path_factory.mktemp("learners") / "pages"
+    origin = {"fingerprint": "", "verified": True}
+    shards.write_corpus(corpus, path, validation_fraction=0.1, split_seed=0, origin=origin)
+    return shards.open_corpus(path)
+
+
+TOWERS = {
+    "linear": ["model.hidden=[]"],
+    "hidden": ["model.hidden=[9, 5]", "model.input_dim=6"],
+    "skip, means, relu": [
+        "model.hidden=[9]",
+        "model.input_dim=17",
+        "model.skip=true",
+        "model.bag=mean",
+        "model.output=relu",
+    ],
+    "linear means": ["model.hidden=[]", "model.bag=mean"],
+}
+METHODS = {
+    "sogram": ["estimator.name=sogram", "estimator.debias=true"],
+    "sagram": ["estimator.name=sagram"],
+    "control-variate": ["estimator.name=control-variate"],
+    "previous batch": ["estimator.batch=previous", "estimator.gramian_batch_size=64"],
+    "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.learning_rate=0.01"],
+    # By descent: a shift of all right embeddings changes no softmax, and Adagrad would scale up that rounding.
+    "batch-softmax": ["train.objective=batch-softmax", "estimator.name=none", "train.optimizer=sgd"],
+}
+
+
+def trained(config, corpus):
+    trainer = Trainer(config, corpus)
+    losses = [record.loss for record in trainer.steps()]
+    return trainer, losses
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+@pytest.mark.parametrize("towers", TOWERS)
+def test_a_hundred_steps_equal_torchs_own(make_config, pages, towers, optimizer, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}")
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_every_kind_of_estimator_and_objective(make_config, pages, method):
+    _compare(make_config, pages, *TOWERS["hidden"], *METHODS[method])
+
+
+def _compare(make_config, pages, *settings):
+    common = (f"data.path={pages.path}", f"train.steps={STEPS}", "train.gravity=0.5", *settings)
+    plain, expected = trained(make_config(*common, "train.engine=plain"), pages)
+    fast, losses = trained(make_config(*common), pages)
+    assert isinstance(plain.learner, PlainLearner) and isinstance(fast.learner, CompiledLearner)
+    assert losses == pytest.approx(expected, rel=1e-3, abs=1e-6)  # roundings move a ReLU now and then
+    assert abs(expected[-1] - expected[0]) > 1e-3  # it did learn
+    for (name, a), b in zip(fast.model.named_parameters(), plain.model.parameters(), strict=True):
+        assert torch.linalg.norm(a - b) <= 1e-3 * torch.linalg.norm(b), name
+
+
+def test_both_sides_at_work_give_the_bits_of_one_after_the_other(make_config, pages):
+    """A tower's products are done by one thread in both cases, so nothing is summed in another order."""
+    before = torch.get_num_threads()
+    traces = []
+    try:
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            config = make_config(f"data.path={pages.path}", "train.steps=60", *TOWERS["hidden"])
+            trainer, losses = trained(config, pages)
+            assert torch.get_num_threads() == threads  # given back after every step
+            traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))
+    finally:
+        torch.set_num_threads(before)
+    assert traces[0] == traces[1] == traces[2]
+
+
+def test_adam_changes_every_row_and_stays_with_torch(make_config, corpus):
+    config = make_config("train.optimizer=adam")
+    assert isinstance(Trainer(config, corpus).learner, PlainLearner)
+
+
+bag_lists = st.lists(st.lists(st.integers(0, 6), max_size=5), min_size=1, max_size=6)
+
+
+@given(bag_lists, st.lists(st.integers(0, 99), min_size=1, max_size=9), st.integers(1, 40), st.booleans())
+def test_the_kernels_are_their_equations(lists, drawn, width, mean):
+    """gather, gradient and Adagrad of the module's docstring, by loops over bags, rows and entries."""
+    random = np.random.default_rng(0)
+    feature = bags("f", "v", lists)
+    items = np.array([d % len(lists) for d in drawn])
+    table = random.normal(size=(7, width)).astype(np.float32)
+    rows = np.empty(kernels.count_rows(feature.offsets, items), dtype=np.int32)
+    ends = np.empty(len(items), dtype=np.int64)
+    kernels.list_rows(feature.offsets, feature.indices, items, rows, ends)
+    assert rows.tolist() == [row for item in items for row in lists[item]]
+
+    start = 3
+    inputs = np.ones((len(items), start + width + 1), dtype=np.float32)
+    expected = inputs.astype(np.float64)
+    scales = [1 / len(lists[i]) if mean and lists[i] else 1.0 for i in items]
+    for b, item in enumerate(items):
+        for row in lists[item]:
+            expected[b, start : start + width] += scales[b] * table[row].astype(np.float64)
+    kernels.gather_bags(rows, ends, table, mean, inputs, start)
+    np.testing.assert_allclose(inputs, expected, rtol=1e-5, atol=1e-6)
+
+    gradient = random.normal(size=inputs.shape).astype(np.float32)
+    sums = {}
+    for b, item in enumerate(items):
+        for row in lists[item]:
+            sums[row] = sums.get(row, 0) + scales[b] * gradient[b, start : start + width].astype(np.float64)
+    slots = np.full(7, -1, dtype=np.int32)
+    met, buffer = np.empty(7, dtype=np.int64), np.empty((7, width), dtype=np.float32)
+    count = kernels.sum_gradients(rows, ends, gradient, start, mean, slots, met, buffer, 0)
+    assert met[:count].tolist() == list(sums)  # in the order in which they were met
+    np.testing.assert_allclose(buffer[:count], [*sums.values()] or buffer[:0], rtol=1e-5, atol=1e-6)
+
+    accumulated = random.uniform(size=table.shape).astype(np.float32)
+    wanted, wanted_accumulated = table.astype(np.float64), accumulated.astype(np.float64)
+    for row, g in sums.items():
+        wanted_accumulated[row] += g**2
+        wanted[row] -= 0.3 * g / (np.sqrt(wanted_accumulated[row]) + 1e-10)
+    descended = table.copy()
+    again = slots.copy()
+    kernels.update_adagrad(table, accumulated, slots, met, buffer, count, 0.3)
+    np.testing.assert_allclose(table, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-5)
+    assert (slots == -1).all()
+    expected_descent = descended.astype(np.float64)
+    for row, g in sums.items():
+        expected_descent[row] -= 0.3 * g
+    kernels.update_sgd(descended, again, met, buffer, count, 0.3)
+    np.testing.assert_allclose(descended, expected_descent, rtol=1e-5, atol=1e-5)
+    assert (again == -1).all()
