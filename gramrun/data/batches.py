@@ -1,12 +1,17 @@
 """Index streams: which pairs make the gradient batch B', which members make the Gramian batch B.
 
 Every batch is a pure function of (seed, step). Nothing has to be saved to resume a run exactly, reading
-one stream never disturbs another, and evaluation cannot change training.
+one stream never disturbs another, and evaluation cannot change training. Nor is an order ever held: the
+memory that a stream takes is its batch, whatever the number of pairs.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+
+from gramrun.data.permutation import permuted, round_keys
 
 (
     LEFT_GRAMIAN_STREAM,
@@ -48,19 +53,22 @@ class ShuffledPairs:
         self.pairs = pairs
         self.batch_size = batch_size
         self.seed = seed
-        self._epoch = -1
-        self._permutation = np.empty(0, dtype=np.int64)
 
     def batch(self, step: int) -> np.ndarray:
         """The pairs of step `step` (from 0): int64, shape (batch_size,)."""
         epoch, start = divmod(step * self.batch_size, self.pairs)
-        head = self._order(epoch)[start : start + self.batch_size]
-        missing = self.batch_size - len(head)
-        return np.concatenate([head, self._order(epoch + 1)[:missing]]) if missing else head
+        stop = start + self.batch_size
+        if stop <= self.pairs:
+            return self._order(epoch, start, stop)
+        head, tail = self._order(epoch, start, self.pairs), self._order(epoch + 1, 0, stop - self.pairs)
+        return np.concatenate([head, tail])
 
-    def _order(self, epoch: int) -> np.ndarray:
-        if epoch != self._epoch:
-            generator = np.random.default_rng((self.seed, PERMUTATION_STREAM, epoch))
-            self._permutation = generator.permutation(self.pairs)
-            self._epoch = epoch
-        return self._permutation
+    def _order(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """From where to where of an epoch's order."""
+        positions = np.arange(start, stop, dtype=np.int64)
+        return permuted(positions, self.pairs, _epoch_keys(self.pairs, self.seed, epoch))
+
+
+@lru_cache(maxsize=4)  # a batch needs one or two; to seed them costs more than to draw the batch
+def _epoch_keys(pairs: int, seed: int, epoch: int) -> np.ndarray:
+    return round_keys((seed, PERMUTATION_STREAM, epoch), pairs)

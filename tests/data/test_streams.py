@@ -1,5 +1,8 @@
 """Splits and batches: pure functions of seeds, indifferent to order."""
 
+import itertools
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -69,6 +72,28 @@ def test_batches_are_functions_of_the_step():
     jumping = batches.ShuffledPairs(50, 8, seed=1)
     for step in (13, 2, 19, 0, 6):
         assert np.array_equal(jumping.batch(step), expected[step])
+
+
+def test_a_stream_takes_the_memory_of_its_batch():
+    """Half a billion pairs, any step of any epoch: no order of them is made."""
+    stream = batches.ShuffledPairs(490_000_000, 1024, seed=1)
+    border = 490_000_000 // 1024  # its batch ends one epoch and starts the next
+    stream.batch(0)  # compiles
+    tracemalloc.start()
+    drawn = [stream.batch(step) for step in (1, border, 1000 * border)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert all(len(np.unique(batch)) == 1024 and batch.max() < 490_000_000 for batch in drawn)
+
+
+def test_seeds_and_epochs_have_orders_of_their_own():
+    def order(seed, epoch):
+        return batches.ShuffledPairs(5000, 5000, seed).batch(epoch)
+
+    orders = [order(0, 0), order(0, 1), order(1, 0), order(2**32 - 1, 0)]
+    for one, other in itertools.combinations(orders, 2):
+        assert np.count_nonzero(one == other) < 8  # Poisson(1) for independent orders
 
 
 @pytest.mark.parametrize("size", [0, 11])
