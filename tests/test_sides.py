@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun.data.permutation import permuted, round_keys
 from gramrun.gramian.batch import batch_moments
 from gramrun.training import Trainer
 
@@ -45,7 +46,7 @@ def test_the_previous_batch_is_the_last_gradient_batch_under_its_own_parameters(
     seed, n = config.train.seed, len(corpus.train)
     sides = trainer.left, trainer.right
     columns = corpus.train.left, corpus.train.right
-    order = np.random.default_rng((seed, 2, 0)).permutation(n)
+    order = permuted(np.arange(n), n, round_keys((seed, 2, 0), n))
 
     def embedded():
         return [side.embed_items(torch.arange(side.items)) for side in sides]

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun.data.permutation import permuted, round_keys
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.models import embed_all
@@ -114,7 +115,8 @@ def test_one_step_is_its_literal_gradient(make_config, corpus, gamma):
         items, _ = side.population.draw(np.random.default_rng((0, side.stream, 0)), 32)
         rows = [side.embed(item[None])[0].detach() for item in items]
         gramians.append(sum(torch.outer(e, e) for e in rows) / len(rows))
-    pairs = np.random.default_rng((0, 2, 0)).permutation(len(corpus.train))[:64]
+    keys = round_keys((0, 2, 0), len(corpus.train))
+    pairs = permuted(np.arange(64), len(corpus.train), keys)
     total = 0
     for pair in pairs:
         left, right = int(corpus.train.left[pair]), int(corpus.train.right[pair])
@@ -200,4 +202,4 @@ def test_loss_trace_has_not_moved(make_config, corpus):
     assert [r.loss for r in trainer.steps()] == pytest.approx(LOSS_TRACE, abs=2e-3)
 
 
-LOSS_TRACE = [1.009, 0.899, 0.941, 0.824, 0.718, 0.72, 0.664, 0.688, 0.698, 0.763]
+LOSS_TRACE = [1.01, 1.006, 0.974, 0.896, 0.868, 0.73, 0.743, 0.663, 0.759, 0.718]
