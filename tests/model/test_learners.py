@@ -89,14 +89,20 @@ def test_with_every_kind_of_estimator_and_objective(make_config, pages, method):
 
 
 def _compare(make_config, pages, *settings):
-    common = (f"data.path={pages.path}", f"train.steps={STEPS}", "train.gravity=0.5", *settings)
+    common = (
+        f"data.path={pages.path}",
+        f"train.steps={STEPS}",
+        "train.gravity=0.5",
+        "train.learning_rate=0.02",
+        *settings,
+    )
     plain, expected = trained(make_config(*common, "train.engine=plain"), pages)
     fast, losses = trained(make_config(*common), pages)
     assert isinstance(plain.learner, PlainLearner) and isinstance(fast.learner, CompiledLearner)
     assert losses == pytest.approx(expected, rel=1e-3, abs=1e-6)  # roundings move a ReLU now and then
     assert abs(expected[-1] - expected[0]) > 1e-3  # it did learn
     for (name, a), b in zip(fast.model.named_parameters(), plain.model.parameters(), strict=True):
-        assert torch.linalg.norm(a - b) <= 1e-3 * torch.linalg.norm(b), name
+        assert torch.linalg.norm(a - b) <= 1e-3 * torch.linalg.norm(b) + 1e-6, name
 
 
 def test_both_sides_at_work_give_the_bits_of_one_after_the_other(make_config, pages):
