@@ -9,7 +9,8 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError
-from gramrun.model.learners import COMPILED_OPTIMIZERS, CompiledLearner, Learner, PlainLearner
+from gramrun.model.compiled_learner import COMPILED_OPTIMIZERS, CompiledLearner
+from gramrun.model.learners import Learner, PlainLearner
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
 from gramrun.sides import embed_in_chunks

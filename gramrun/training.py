@@ -12,7 +12,6 @@ errors) consumes the records and is not known here.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
+from gramrun.model.learners import BatchItems, NotFinite
 from gramrun.model.losses import squared_error
 from gramrun.models import check_fits, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
@@ -204,44 +204,46 @@ class Trainer:
         return loss + self.config.train.gravity * penalty
 
     def _step(self) -> float:
-        pairs = torch.from_numpy(self._batches.batch(self.step))
+        pairs = torch.from_numpy(self._batches.batch(self.step)).to(self.learner.device)
         section = self.config.estimator
 
-        def embedded(
+        def prepared(
             side: TrainingSide, estimator: GramianEstimator
-        ) -> tuple[tuple[GramianBatch, ...], Tensor, Tensor]:
+        ) -> tuple[tuple[GramianBatch, ...], Tensor]:
             items = side.population.pair_items[pairs].long()
-            gramian_batches = self.gramian_batches(section, estimator, side)
-            return gramian_batches, items, self.learner.embed_batch(side.name, items)
+            seen = self.gramian_batches(section, estimator, side)
+            self.learner.take(side.name, items)
+            return seen, items
 
         with self.learner.at_work():
-            (left_seen, left, u), (right_seen, right, v) = self.learner.side_by_side(
-                lambda: embedded(self.left, self.left_estimator),
-                lambda: embedded(self.right, self.right_estimator),
+            (left_seen, left), (right_seen, right) = self.learner.side_by_side(
+                lambda: prepared(self.left, self.left_estimator),
+                lambda: prepared(self.right, self.right_estimator),
             )
             # The right one first: what the left one observes may depend on it.
             self.show(self.right_estimator, self.right, right_seen)
             self.show(self.left_estimator, self.left, left_seen)
-            batch = GradientBatch(
-                left,
-                right,
-                u,
-                v,
-                1.0 if self.target is None else self.target[pairs],
-                _at(self.left.population.importance, left),
-                _at(self.right.population.importance, right),
-            )
-            loss, surrogate = self.objective.terms(batch, self.left_estimator, self.right_estimator)
-            objective = loss + self.config.train.gravity * surrogate
-            if not math.isfinite(objective.item()):
+            try:
+                done = self.learner.descend(BatchItems(pairs, left, right), self._terms)
+            except NotFinite as fault:
                 raise RunError(
-                    f"step {self.step + 1}: the objective is {objective.item()} (loss {loss.item():g}, its "
-                    f"surrogate over all pairs {surrogate.item():g}); lower train.learning_rate or "
-                    "train.gravity"
-                )
-            self.previous = u.detach(), v.detach()
-            self.learner.descend(objective)
-        return loss.item()
+                    f"step {self.step + 1}: {fault}; lower train.learning_rate or train.gravity"
+                ) from None
+        self.previous = done.left, done.right
+        return float(done.loss)
+
+    def _terms(self, items: BatchItems, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        batch = GradientBatch(
+            items.left,
+            items.right,
+            u,
+            v,
+            1.0 if self.target is None else self.target[items.pairs],
+            _at(self.left.population.importance, items.left),
+            _at(self.right.population.importance, items.right),
+        )
+        loss, surrogate = self.objective.terms(batch, self.left_estimator, self.right_estimator)
+        return loss, self.config.train.gravity * surrogate
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state; batches need none, being functions of seed and step."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
 from gramrun.model import bags as kernels
-from gramrun.model.learners import CompiledLearner, PlainLearner
+from gramrun.model.compiled_learner import CompiledLearner
+from gramrun.model.learners import PlainLearner
 from gramrun.training import Trainer
 
 STEPS = 100
