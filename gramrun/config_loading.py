@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from gramrun.config import Interval, Section
+from gramrun.config import Interval, Section, TimedInterval
 from gramrun.errors import ConfigError
 
 Config = TypeVar("Config", bound=Section)
@@ -53,8 +53,11 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
 
 
 def config_hash(config: Section) -> str:
-    """The first 16 hex digits of the SHA-256 of the resolved configuration."""
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    """The first 16 hex digits of the SHA-256 of the resolved configuration, but for `log`.
+
+    What a run tells of itself changes nothing of its result, so neither makes it another run.
+    """
+    text = json.dumps(config.model_dump(mode="json", exclude={"log"}), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -189,7 +192,7 @@ def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
     keys: dict[str, FieldInfo] = {}
     for name, field in kind.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section) and inner is not Interval:
+        if isinstance(inner, type) and issubclass(inner, Section) and not issubclass(inner, Interval):
             keys.update({f"{name}.{key}": value for key, value in keys_of(inner).items()})
         else:
             keys[name] = field
@@ -259,6 +262,7 @@ def _type_name(annotation: Any) -> str:
         return " or ".join("null" if part is type(None) else _type_name(part) for part in arguments)
     names = {
         Interval: "steps, or like `1 epoch`",
+        TimedInterval: "steps, or like `1 epoch`, `5 minutes`",
         Path: "path",
         int: "whole number",
         float: "number",

@@ -1,9 +1,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig
+from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
 from gramrun.config_loading import config_hash, dump_config, keys_of, load_config
 from gramrun.data.wikipedia.schemas import GENERATIONS
 from gramrun.errors import ConfigError
@@ -114,6 +116,11 @@ BAD_OVERRIDES = {
     "data=3": "data must be a section with keys of its own, not 3",
     "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
     "data.path=": "data.path must be a path, not None",
+    "estimator.rebuild_every=5 minutes": "--set estimator.rebuild_every=5 minutes: estimator.rebuild_every: minutes would let "
+    "the machine's speed change the result, and no resumed run would end like an uninterrupted one; give steps or epochs",
+    "gram_error.every=1 minute": "gram_error.every: minutes would let the machine's speed change the result",
+    "train.checkpoint_every=5 min": "nor like '1 epoch', '500 steps' or '5 minutes'",
+    "log.tensorbord=true": "unknown key log.tensorbord; did you mean log.tensorboard?",
     "evaluation.every=1.5": "neither a number of steps nor like '1 epoch'",
     "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
     "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
@@ -185,6 +192,28 @@ def test_missing_and_binary_files(tmp_path):
 )
 def test_intervals(text, pairs, expected):
     assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
+
+
+@given(
+    st.integers(0, 10**12).map("{} steps".format)
+    | st.decimals(0, 10**6, places=9).map("{:f} epochs".format)
+    | st.decimals(0, 10**6, places=9).map("{:f} minutes".format)
+)
+def test_an_interval_reads_back_what_it_writes(text):
+    interval = TimedInterval.model_validate(text)
+    assert TimedInterval.model_validate(str(interval)) == interval
+    assert interval.unit == text.split()[1]
+
+
+def test_minutes_are_no_number_of_steps():
+    with pytest.raises(ValueError, match="5 minutes are no number of steps"):
+        TimedInterval.model_validate("5 minutes").steps(pairs=10, batch_size=1)
+
+
+def test_the_log_is_no_part_of_what_is_hashed(file):
+    plain, logged = (load_config(RunConfig, file, [f"log.tensorboard={on}"]) for on in ("false", "true"))
+    assert plain != logged
+    assert config_hash(plain) == config_hash(logged)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 the values where the paper is silent.
 """
 
-from gramrun.config.base import DataSection, EvaluationSection, Interval, Section
+from gramrun.config.base import DataSection, EvaluationSection, Interval, Section, TimedInterval
 from gramrun.config.baseline import BaselineConfig, BaselineSection
 from gramrun.config.estimator import EstimatorSection
 from gramrun.config.prepare import (
@@ -15,7 +15,14 @@ from gramrun.config.prepare import (
     SyntheticSection,
     WikipediaSection,
 )
-from gramrun.config.run import GramErrorSection, ModelSection, PriorSection, RunConfig, TrainSection
+from gramrun.config.run import (
+    GramErrorSection,
+    LogSection,
+    ModelSection,
+    PriorSection,
+    RunConfig,
+    TrainSection,
+)
 
 __all__ = [
     "BaselineConfig",
@@ -26,6 +33,7 @@ __all__ = [
     "EvaluationSection",
     "GramErrorSection",
     "Interval",
+    "LogSection",
     "ModelSection",
     "PlantedSection",
     "PrepareConfig",
@@ -34,6 +42,7 @@ __all__ = [
     "Section",
     "SplitSection",
     "SyntheticSection",
+    "TimedInterval",
     "TrainSection",
     "WikipediaSection",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -16,12 +17,17 @@ class Section(BaseModel):
 
 
 class Interval(Section):
-    """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for never before the end."""
+    """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for never before the end.
+
+    It says when the training itself changes, so no clock may decide: a slower machine, or a resumed run,
+    would end elsewhere. What only watches is a `TimedInterval`.
+    """
 
     count: float = Field(ge=0)
-    unit: Literal["steps", "epochs"]
+    unit: Literal["steps", "epochs", "minutes"]
 
-    PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"(\d+) *(steps?)?|(\d+(?:\.\d+)?) *(epochs?)")
+    PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"(\d+) *(steps?)?|(\d+(?:\.\d+)?) *(epochs?|minutes?)")
+    EXAMPLES: ClassVar[str] = "'1 epoch' or '500 steps'"
 
     @model_validator(mode="before")
     @classmethod
@@ -30,18 +36,47 @@ class Interval(Section):
             return value
         match = cls.PATTERN.fullmatch(str(value).strip())
         if not match:
-            raise ValueError(f"{value!r} is neither a number of steps nor like '1 epoch' or '500 steps'")
-        steps, _, epochs, _ = match.groups()
-        return {"count": float(steps or epochs), "unit": "steps" if steps else "epochs"}
+            raise ValueError(f"{value!r} is neither a number of steps nor like {cls.EXAMPLES}")
+        steps, _, count, unit = match.groups()
+        return {"count": float(steps or count), "unit": "steps" if steps else f"{unit.rstrip('s')}s"}
+
+    @model_validator(mode="after")
+    def _is_known_without_a_clock(self) -> Interval:
+        if self.unit == "minutes":
+            raise ValueError(
+                "minutes would let the machine's speed change the result, and no resumed run would end like "
+                f"an uninterrupted one; give steps or epochs, such as {self.EXAMPLES}"
+            )
+        return self
 
     def steps(self, pairs: int, batch_size: int) -> int:
-        """The interval in steps, at least 1 where it is not 0."""
+        """The interval in steps, at least 1 where it is not 0.
+
+        Raises:
+            ValueError: when it is in minutes, which are no number of steps.
+        """
+        if self.unit == "minutes":
+            raise ValueError(f"{self} are no number of steps")
         if not self.count:
             return 0
         return max(1, round(self.count * (pairs / batch_size if self.unit == "epochs" else 1)))
 
     def __str__(self) -> str:
-        return f"{self.count:g} {self.unit}"
+        return f"{Decimal(str(self.count)).normalize():f} {self.unit}"  # every digit, and no exponent
+
+
+class TimedInterval(Interval):
+    """How often a run is watched or saved: as `Interval`, or ``5 minutes`` of training time.
+
+    Training time leaves out evaluation and checkpoints (`StepRecord.train_seconds`). The paper evaluates
+    every 5 minutes (Section 4.3).
+    """
+
+    EXAMPLES: ClassVar[str] = "'1 epoch', '500 steps' or '5 minutes'"
+
+    @model_validator(mode="after")
+    def _is_known_without_a_clock(self) -> TimedInterval:
+        return self
 
 
 class DataSection(Section):
@@ -53,7 +88,9 @@ class DataSection(Section):
 class EvaluationSection(Section):
     """The ranking protocol (`gramrun.evaluation`)."""
 
-    every: Interval = Field(Interval(count=1, unit="epochs"), description="0: only at the end")
+    every: TimedInterval = Field(
+        TimedInterval(count=1, unit="epochs"), description="0: only at the end; minutes are of training time"
+    )
     candidates: int = Field(50_000, ge=1, description="right items drawn uniformly; all if there are fewer")
     left_items: int | None = Field(None, ge=1, description="left items drawn for scoring; null for all")
     splits: tuple[Literal["validation", "train"], ...] = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gramrun.config.base import DataSection, EvaluationSection, Interval, Section
+from gramrun.config.base import DataSection, EvaluationSection, Interval, Section, TimedInterval
 from gramrun.config.estimator import EstimatorSection
 
 
@@ -71,8 +71,8 @@ class TrainSection(Section):
     )
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
-    checkpoint_every: Interval = Field(
-        Interval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
+    checkpoint_every: TimedInterval = Field(
+        TimedInterval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
 
@@ -106,6 +106,14 @@ class GramErrorSection(Section):
     )
 
 
+class LogSection(Section):
+    """Where else a run tells of itself; nothing here changes a result (`gramrun.watching`)."""
+
+    tensorboard: bool = Field(
+        False, description="`train` writes RUN/tensorboard too; needs `pip install 'gramrun[tensorboard]'`"
+    )
+
+
 class RunConfig(Section):
     """One training run."""
 
@@ -115,6 +123,7 @@ class RunConfig(Section):
     train: TrainSection
     evaluation: EvaluationSection = EvaluationSection()
     gram_error: GramErrorSection = GramErrorSection()
+    log: LogSection = LogSection()
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
