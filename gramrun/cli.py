@@ -128,13 +128,14 @@ def train(
     from gramrun.data.shards import open_corpus
     from gramrun.fitting import fit
     from gramrun.resources import estimate_resources
+    from gramrun.watching import check_tensorboard
 
     resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
+    check_tensorboard(resolved)
     corpus = open_corpus(resolved.data.path)
     if dry_run:
         typer.echo(dump_config(resolved), nl=False)
-        for line in estimate_resources(resolved, corpus):
-            typer.echo(line)
+        typer.echo("\n".join(estimate_resources(resolved, corpus)))
         typer.echo(f"dry run: nothing written; the run would be {path}")
         return
     run, trainer = _open("train", path, resolved, corpus, resume=resume, force=force)
@@ -273,8 +274,7 @@ def doctor(
         return
     resolved = load_config(RunConfig, config, settings or [])
     corpus = open_corpus(resolved.data.path)
-    for line in estimate_resources(resolved, corpus):
-        typer.echo(line)
+    typer.echo("\n".join(estimate_resources(resolved, corpus)))
     typer.echo(estimate_time(resolved, corpus))
 
 

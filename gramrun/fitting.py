@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
@@ -16,6 +15,7 @@ from gramrun.interruption import Interrupted, deferred_interrupt
 from gramrun.models import embed_all
 from gramrun.runs import Run
 from gramrun.training import Trainer
+from gramrun.watching import Schedule, progress_bar, tensorboard
 
 
 def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
@@ -25,35 +25,70 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
         run: the run directory.
         trainer: at step 0, or restored from a checkpoint of `run`.
         corpus: what it trains on.
-        losses: of the steps since the last metrics record, as the checkpoint has them.
+        losses: sum to that of the steps since the last metrics record, as the checkpoint has them.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, with the state saved.
         RunError: when training breaks down or the disk is full; the manifest says so.
     """
-    config = run.config
-    evaluate_every = config.evaluation.every.steps(trainer.pairs, config.train.batch_size)
-    save_every = config.train.checkpoint_every.steps(trainer.pairs, config.train.batch_size)
-    pending = list(losses)
+    evaluating = Schedule(run.config.evaluation.every, trainer)
+    saving = Schedule(run.config.train.checkpoint_every, trainer)
     with (
         runs.outcome(run, torch.get_num_threads()) as elapsed,
         deferred_interrupt() as interrupted,
         progress_bar(trainer) as bar,
+        tensorboard(run, trainer.step) as write,
     ):
         run.truncate_metrics(trainer.step)
+        stretch = Stretch(run, sum(losses))
+
+        def log() -> None:
+            metrics = _measure(run, trainer, corpus, stretch, elapsed())
+            run.append_metrics(metrics)
+            write(metrics)
+            bar.measured(metrics)
+            stretch.restart(metrics)
+
         for record in trainer.steps():
-            pending.append(record.loss)
+            stretch.loss += record.loss
+            bar.update(record)
             last = record.step == trainer.total_steps
-            if last or (evaluate_every and record.step % evaluate_every == 0):
-                bar.set_postfix(_log(run, trainer, corpus, pending, elapsed()), refresh=False)
-                pending = []
-            if last or (save_every and record.step % save_every == 0) or interrupted():
-                checkpoints.save(run, trainer, losses=pending)
-            bar.update()
+            if last or evaluating.due(record):
+                log()
+            if last or saving.due(record) or interrupted():
+                started = time.perf_counter()
+                checkpoints.save(run, trainer, losses=[stretch.loss])
+                stretch.checkpoint_seconds += time.perf_counter() - started
             stop_if(interrupted() and not last, run, trainer)
-        if pending:  # resumed at its last step, from a checkpoint of a run that was to be longer
-            _log(run, trainer, corpus, pending, elapsed())
+        if trainer.step > stretch.step:  # resumed at its last step, from a checkpoint of a longer run
+            log()
     return run.metrics()[-1]
+
+
+class Stretch:
+    """The steps since the last metrics record.
+
+    Args:
+        run: whose metrics end at or before the step that it goes on from.
+        loss: the sum of the losses of the steps since.
+
+    Attributes:
+        step: the step of the last record, 0 where there is none.
+        train_seconds: of that record.
+        loss: the sum of the losses since.
+        checkpoint_seconds: spent on checkpoints since, in this sitting.
+    """
+
+    def __init__(self, run: Run, loss: float) -> None:
+        self.restart((run.metrics() or [{"step": 0, "train_seconds": 0.0}])[-1])
+        self.loss = loss
+
+    def restart(self, metrics: Mapping[str, Any]) -> None:
+        """Begin anew after a metrics record."""
+        self.step: int = metrics["step"]
+        self.train_seconds: float = metrics["train_seconds"]
+        self.loss = 0.0
+        self.checkpoint_seconds = 0.0
 
 
 def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
@@ -69,44 +104,27 @@ def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
         )
 
 
-def progress_bar(trainer: Trainer) -> tqdm[Any]:
-    """A bar over the steps of a run, on a terminal only."""
-    return tqdm(
-        total=trainer.total_steps,
-        initial=trainer.step,
-        desc=trainer.config.estimator.label,
-        unit="step",
-        disable=not sys.stderr.isatty(),
-        dynamic_ncols=True,
-    )
-
-
-def _log(
-    run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float], seconds: float
-) -> dict[str, str]:
-    """Append one line to ``metrics.jsonl``; return what the progress bar shows of it.
-
-    The loss is the mean over the steps since the line before; gravity is g as the estimators see it.
-    """
+def _measure(
+    run: Run, trainer: Trainer, corpus: PreparedCorpus, stretch: Stretch, seconds: float
+) -> dict[str, Any]:
+    """A record for ``metrics.jsonl``; `configs/README.md` says what its fields are."""
+    steps = trainer.step - stretch.step
+    train_seconds = trainer.train_seconds - stretch.train_seconds
     metrics: dict[str, Any] = {
         "step": trainer.step,
         "epoch": trainer.epoch,
         "seconds": seconds,
         "train_seconds": trainer.train_seconds,
-        "loss": sum(losses) / len(losses),
+        "pairs_per_second": steps * run.config.train.batch_size / train_seconds,
+        "loss": stretch.loss / steps,
         "gravity": trainer.objective.penalty(trainer.left_estimator.moments, trainer.right_estimator.moments),
     }
+    started = time.perf_counter()
     left, right = embed_all(trainer.model, corpus)
     for split in run.config.evaluation.splits:
         result = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
         prefix = "" if split == "validation" else "train_"
         metrics.update({f"{prefix}{name}": result[name] for name in ("map@10", "recall@10", "ndcg@10")})
-    run.append_metrics(metrics)
-    return _headline(metrics)
-
-
-def _headline(metrics: Mapping[str, Any]) -> dict[str, str]:
-    shown = {"loss": metrics["loss"]}
-    if "map@10" in metrics:
-        shown["MAP@10"] = metrics["map@10"]
-    return {name: f"{value:.4f}" for name, value in shown.items()}
+    metrics["evaluation_seconds"] = time.perf_counter() - started
+    metrics["checkpoint_seconds"] = stretch.checkpoint_seconds
+    return metrics

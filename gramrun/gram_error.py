@@ -24,7 +24,7 @@ from gramrun.config_loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
 from gramrun.errors import ConfigError, InputError
 from gramrun.files import disk_errors, new_file
-from gramrun.fitting import progress_bar, stop_if
+from gramrun.fitting import stop_if
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
@@ -32,6 +32,7 @@ from gramrun.runs import Run
 from gramrun.sides import TrainingSide
 from gramrun.training import Trainer
 from gramrun.trajectory import Trajectory
+from gramrun.watching import Schedule, progress_bar
 
 COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
 CSV = "gram_error.csv"
@@ -143,7 +144,7 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
     """
     config = run.config
     every = config.gram_error.every.steps(trainer.pairs, config.train.batch_size)
-    save_every = config.train.checkpoint_every.steps(trainer.pairs, config.train.batch_size)
+    saving = Schedule(config.train.checkpoint_every, trainer)
     path, trajectory_path = run.path / CSV, run.path / trajectory.CSV
     measured = Trajectory(trainer)
 
@@ -170,9 +171,9 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
                 _append_rows(trajectory_path, trajectory.COLUMNS, [{**place, **side.row()} for side in sides])
             if not last and is_measured(record.step + 1):
                 measured.prepare()
-            if interrupted() or (save_every and record.step % save_every == 0):
+            if saving.due(record) or interrupted():
                 checkpoints.save(run, trainer, observers=observers.state_dict())
-            bar.update()
+            bar.update(record)
             stop_if(interrupted() and not last, run, trainer)
         run.drop_checkpoints(0)  # caches are large, and nothing reads the model of a finished trajectory
     return path

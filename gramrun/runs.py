@@ -2,7 +2,9 @@
 
 config.yaml             the resolved configuration
 manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
-metrics.jsonl           one JSON object a line, in order of steps (gram-error: gram_error.csv, trajectory.csv)
+metrics.jsonl           one JSON object a line, in order of steps; configs/README.md lists its fields
+                        (gram-error: gram_error.csv, trajectory.csv)
+tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
 checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
 embeddings.npz          a baseline's instead: left and right, float32, shapes (items, k)
 evaluation.json         what `gramrun evaluate` measured
@@ -12,13 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from gramrun.config import BaselineConfig, RunConfig, Section
+from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config_loading import config_hash, dump_config, load_config
 from gramrun.errors import ConfigError, GramrunError, InputError
 from gramrun.files import disk_errors, new_file, new_folder, sha256_of
@@ -86,9 +89,11 @@ class RunDirectory(Generic[Config]):
         return records
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        """Append one record and hand it to the operating system at once."""
+        """Append one record and sync it: the checkpoints that follow count from it."""
         with disk_errors(self.path), (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the records after `step`, which a resumed run will write again."""
@@ -169,17 +174,17 @@ def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
 
     Raises:
         InputError: when `path` is no run of this kind, or was started on another corpus or prior.
-        ConfigError: when `config` differs in more than its length.
+        ConfigError: when `config` differs in more than its length and its log.
     """
     run = open_run(path)
     if run.field("kind") != kind:
         raise InputError(f"{path}: was made by `gramrun {run.field('kind')}`; resume it with that command")
-    old, new = (flatten(_without_length(c).model_dump(mode="json")) for c in (run.config, config))
+    old, new = (flatten(_unchangeable(c).model_dump(mode="json")) for c in (run.config, config))
     differing = [key for key in {**new, **old} if new.get(key) != old.get(key)]
     if differing:
         raise ConfigError(
-            f"{path}: was started with another {differing[0]}; --resume may change only train.epochs or "
-            "train.steps (start a new run with another --output)"
+            f"{path}: was started with another {differing[0]}; --resume may change only train.epochs, "
+            "train.steps and log (start a new run with another --output)"
         )
     check_same_data(run, data_hash)
     if run.manifest.get("inputs", {}) != _inputs(config):
@@ -193,9 +198,10 @@ def _inputs(config: RunConfig) -> dict[str, str]:
     return {} if prior is None else {"prior": sha256_of(prior)}
 
 
-def _without_length(config: RunConfig) -> RunConfig:
+def _unchangeable(config: RunConfig) -> RunConfig:
+    """A configuration without its length and its log, which a resumed run may change."""
     train = config.train.model_copy(update={"epochs": None, "steps": None})
-    return config.model_copy(update={"train": train})
+    return config.model_copy(update={"train": train, "log": LogSection()})
 
 
 def check_same_data(run: Run | BaselineRun, data_hash: str) -> None:
@@ -215,7 +221,7 @@ def identity(run: Run) -> dict[str, str]:
     """What a checkpoint must share with a run to belong to it: everything but the run's length."""
     return {
         "kind": str(run.field("kind")),
-        "config_hash": config_hash(_without_length(run.config)),
+        "config_hash": config_hash(_unchangeable(run.config)),
         "data_hash": str(run.field("data_hash")),
     }
 

@@ -312,7 +312,7 @@ def start_training(corpus_path, folder, output):
 
 def curve(folder, output):
     records = map(json.loads, (folder / output / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
+    return [{k: v for k, v in r.items() if "second" not in k} for r in records]
 
 
 @pytest.fixture(scope="module")
