@@ -80,13 +80,13 @@ class ProgressBar:
         if self._bar.update():  # it was drawn, which it decides in well under a microsecond
             speed = self._steps * self._batch_size / (record.train_seconds - self._train_seconds)
             loss = self._loss / self._steps
-            self._running = {"pairs/s": tqdm.format_sizeof(speed), "loss": f"{loss:.4f}"}
+            self._running = {"loss": f"{loss:.4f}", "pairs/s": tqdm.format_sizeof(speed)}
             self._draw()
             self._restart(record.train_seconds)
 
     def measured(self, metrics: Metrics) -> None:
         """Show gravity and MAP@10 of a metrics record from now on."""
-        names = {"gravity": "gravity", "map@10": "MAP@10", "train_map@10": "train MAP@10"}
+        names = {"map@10": "MAP@10", "gravity": "gravity"}
         shown = {name: metrics[field] for field, name in names.items() if metrics.get(field) is not None}
         self._measured = {name: f"{value:.4f}" for name, value in shown.items()}
         self._draw()
