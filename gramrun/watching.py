@@ -153,7 +153,7 @@ def tensorboard(run: Run, step: int) -> Iterator[Callable[[Metrics], None]]:
             writer.flush()  # a run that is killed keeps its curves
 
     with disk_errors(folder):
-        writer = SummaryWriter(folder, purge_step=step + 1 if step else None)
+        writer = SummaryWriter(folder, purge_step=step + 1)
     try:
         for record in earlier:
             write(record)

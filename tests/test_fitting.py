@@ -281,7 +281,7 @@ def test_an_objective_without_gravity_has_no_such_curve(tmp_path, make_config, c
     assert "gravity" not in scalars(run.path)
 
 
-@pytest.mark.parametrize("checkpoint_every", [15, 20])  # step 20 comes again, or is kept
+@pytest.mark.parametrize("checkpoint_every", [0, 15, 20])  # both come again, step 20 does, or none
 def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus, checkpoint_every):
     pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
     config = make_config(
