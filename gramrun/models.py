@@ -12,6 +12,7 @@ from gramrun.errors import ConfigError
 from gramrun.model.compiled_learner import COMPILED_OPTIMIZERS, CompiledLearner
 from gramrun.model.learners import Learner, PlainLearner
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
+from gramrun.model.static_learner import StaticLearner
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
 from gramrun.sides import embed_in_chunks
 
@@ -27,6 +28,7 @@ def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
         skip=section.skip,
         bag=section.bag,
         table_scale=section.table_scale,
+        bfloat16_products=section.products == "bfloat16",
     )
 
     def columns(side: Side) -> list[FeatureColumn]:
@@ -45,12 +47,42 @@ def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
     )
 
 
+def choose_device(name: str) -> torch.device:
+    """The device that ``device`` names.
+
+    Raises:
+        ConfigError: for ``cuda`` where torch can use no GPU.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "device is cuda, but torch finds no GPU (see `gramrun doctor`); set device: auto or cpu"
+        )
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def check_device(config: RunConfig, device: torch.device) -> None:
+    """Check that what the estimator keeps can be kept where the model is.
+
+    Raises:
+        ConfigError: for caches on disk beside a model on a GPU.
+    """
+    sections = (config.estimator, *config.gram_error.estimators)
+    if device.type == "cuda" and any(section.cache_folder for section in sections):
+        raise ConfigError(
+            "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
+        )
+
+
 def make_learner(config: RunConfig, model: TwoTower) -> Learner:
     """Make what takes the gradient steps of a run on `model`."""
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
     if train.engine == "plain" or train.optimizer not in COMPILED_OPTIMIZERS:
         return PlainLearner(model, train.optimizer, *rates)
+    if model.device.type == "cuda":
+        return StaticLearner(model, train.optimizer, *rates, mean=config.model.bag == "mean")
     return CompiledLearner(
         model,
         train.optimizer,
@@ -63,8 +95,8 @@ def make_learner(config: RunConfig, model: TwoTower) -> Learner:
 @torch.no_grad()
 def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
     """Embed every item of both sides: (left items, k) and (right items, k)."""
-    left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items))
-    right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items))
+    left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items, device=model.device))
+    right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items, device=model.device))
     return left, right
 
 

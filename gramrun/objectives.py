@@ -176,7 +176,7 @@ class BatchSoftmax(Objective):
         items = batch.right_items
         log_probability = self.right_log_probability[items]
         loss = batch_softmax_loss(batch.left, batch.right, items, log_probability, self.temperature)
-        return loss, torch.zeros(())
+        return loss, loss.new_zeros(())
 
 
 def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
@@ -201,17 +201,22 @@ def make_objective(
         InputError: when the prior's file does not fit the corpus.
         ConfigError: when its rank or its size is beyond use.
     """
+    device = left.item_weights.device
     match config.train.objective:
         case "taylor-softmax":
             return TaylorSoftmax()
         case "batch-softmax":
             frequency = torch.from_numpy(corpus.right_frequency).double()
-            return BatchSoftmax((frequency / frequency.sum()).log().float(), config.train.temperature)
+            log_probability = (frequency / frequency.sum()).log().float().to(device)
+            return BatchSoftmax(log_probability, config.train.temperature)
     prior = make_prior(config.train.prior, corpus, target=config.train.target, seed=config.train.seed)
     if prior is None:
         return Gravity(None)
+    prior = LowRankPrior(prior.left.to(device), prior.right.to(device))
     q, r = (
-        weighted_moments([GramianBatch(torch.arange(len(rows)), rows)], population.item_weights)
+        weighted_moments(
+            [GramianBatch(torch.arange(len(rows), device=device), rows)], population.item_weights
+        )
         for rows, population in ((prior.left, left), (prior.right, right))
     )
     prior_gravity = float((q * r).sum())

@@ -32,7 +32,7 @@ def describe_machine() -> Iterator[str]:
     threads = f"{facts['host_threads']} threads, of which torch uses {torch.get_num_threads()}"
     yield f"processor: {facts['processor']}, {threads}"
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none that torch can use"
-    yield f"GPU: {gpu} (gramrun trains on the CPU)"
+    yield f"GPU: {gpu}"
     memory = psutil.virtual_memory().total
     yield f"memory: {size_text(memory)}, of which {size_text(available_memory())} are available"
     yield f"disk free here: {size_text(available_disk(Path.cwd()))}"

@@ -36,7 +36,7 @@ from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.learners import BatchItems, NotFinite
 from gramrun.model.losses import squared_error
-from gramrun.models import check_fits, make_learner, make_model
+from gramrun.models import check_device, check_fits, choose_device, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
 from gramrun.sides import TrainingSide
 
@@ -76,11 +76,16 @@ class Trainer:
         self.config = config
         self.pairs = len(corpus.train)
         self.total_steps = config.train.total_steps(self.pairs)
-        self.model = make_model(config, corpus)
+        self.device = choose_device(config.device)
+        check_device(config, self.device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
+        self.model = make_model(config, corpus).to(self.device)
         self.learner = make_learner(config, self.model)
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)
-        self.target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
+        target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
+        self.target = None if target is None else target.to(self.device)
         self.objective = make_objective(config, corpus, self.left.population, self.right.population)
         check_caches(config, [config.estimator], corpus, self.objective.companion_dim)
         # The right one first: what the left one observes may depend on it.
@@ -95,7 +100,7 @@ class Trainer:
         left = name == "left"
         gamma = self.config.train.gamma_left if left else self.config.train.gamma_right
         stream = batches.LEFT_GRAMIAN_STREAM if left else batches.RIGHT_GRAMIAN_STREAM
-        population = make_population(torch.from_numpy(pair_items), side.items, gamma)
+        population = make_population(torch.from_numpy(pair_items), side.items, gamma).to(self.device)
         return TrainingSide(name, side.items, population, partial(self.learner.embed, name), stream)
 
     @property
@@ -116,9 +121,9 @@ class Trainer:
             beta=section.beta,
             project=section.project,
             cache=self._cache_options(section),
-        )
+        ).to(self.device)
         if estimator.needs_start:
-            items = torch.arange(side.items)
+            items = torch.arange(side.items, device=self.device)
             estimator.start(self._statistics(side, batch) for batch in side.chunks(items))
         return estimator
 
@@ -163,7 +168,7 @@ class Trainer:
         """
         if self.previous is None:
             raise ValueError("there is no gradient batch before the first step")
-        pairs = torch.from_numpy(self._batches.batch(self.step - 1))
+        pairs = torch.from_numpy(self._batches.batch(self.step - 1)).to(self.device)
         return side.reused(pairs, self.previous[0 if side is self.left else 1])
 
     def steps(self) -> Iterator[StepRecord]:
@@ -186,7 +191,7 @@ class Trainer:
             ValueError: where the objective is not a function of them.
         """
         loss = 0.0
-        for pairs in torch.arange(self.pairs).split(_EXACT_CHUNK):
+        for pairs in torch.arange(self.pairs, device=self.device).split(_EXACT_CHUNK):
             left, right = (self.left.population.pair_items[pairs], self.right.population.pair_items[pairs])
             u, v = self.left.embed_items(left.long()), self.right.embed_items(right.long())
             target = 1.0 if self.target is None else self.target[pairs]
@@ -204,7 +209,7 @@ class Trainer:
         return loss + self.config.train.gravity * penalty
 
     def _step(self) -> float:
-        pairs = torch.from_numpy(self._batches.batch(self.step)).to(self.learner.device)
+        pairs = torch.from_numpy(self._batches.batch(self.step)).to(self.device)
         section = self.config.estimator
 
         def prepared(

@@ -22,6 +22,10 @@ class ModelSection(Section):
     bag: Literal["sum", "mean"] = Field("sum", description="how the values of one bag are combined")
     table_scale: float = Field(0.1, gt=0, description="standard deviation of the initial table entries")
 
+    products: Literal["float32", "tf32", "bfloat16"] = Field(
+        "float32", description="to what dense layers round factors: tf32 on a GPU only, bfloat16 anywhere"
+    )
+
     @model_validator(mode="after")
     def _skip_needs_hidden(self) -> ModelSection:
         if self.skip and not self.hidden:
@@ -117,6 +121,7 @@ class LogSection(Section):
 class RunConfig(Section):
     """One training run."""
 
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where torch can use one")
     data: DataSection
     model: ModelSection = ModelSection()
     estimator: EstimatorSection

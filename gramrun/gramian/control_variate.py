@@ -63,7 +63,6 @@ class ControlVariate(GramianEstimator):
     looks_ahead = True
     tracked: Tensor
     ahead: Tensor
-    observed: Tensor
 
     def __init__(
         self,
@@ -81,7 +80,6 @@ class ControlVariate(GramianEstimator):
         self.project = project
         self.register_buffer("tracked", torch.zeros_like(self.moments))
         self.register_buffer("ahead", torch.zeros_like(self.moments))
-        self.register_buffer("observed", torch.zeros((), dtype=torch.long))
 
     def start(self, chunks: Iterable[GramianBatch]) -> None:
         """Start the estimator that gives F_t, and take its first estimate."""
@@ -98,7 +96,7 @@ class ControlVariate(GramianEstimator):
         """Move the estimate by what the batch saw of the drift, then α_t of the way to F_t."""
         self.unbiased.observe(batch)
         self.observed += 1
-        alpha = 1.0 if int(self.observed) == 1 else self.schedule.at(int(self.observed))
+        alpha = 1.0 if self.observed == 1 else self.schedule.at(self.observed)
         drift = batch_moments(batch) - self.ahead
         self.tracked.add_(drift).mul_(1 - alpha).add_(self.unbiased.moments, alpha=alpha)
         self.moments.copy_(project_moments(self.tracked) if self.project else self.tracked)

@@ -38,6 +38,7 @@ class GramianEstimator(nn.Module, ABC):
             autograd graph.
         observes: what `observe` must be given: a drawn batch, the whole corpus, or nothing at all.
         needs_start: True where `start` must be called before the first `observe`.
+        observed: batches observed so far, where the estimator counts them.
         looks_ahead: True where `look_ahead` must be called after each `observe`.
     """
 
@@ -50,6 +51,16 @@ class GramianEstimator(nn.Module, ABC):
         super().__init__()
         self.embedding_dim = embedding_dim
         self.register_buffer("moments", torch.zeros(embedding_dim, embedding_dim + companion_dim))
+        # On the host, where the schedules need it: to ask a GPU for a number is to wait for it.
+        self.observed = 0
+
+    def get_extra_state(self) -> Tensor:
+        """The number of batches observed so far."""
+        return torch.tensor(self.observed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on counting from what `get_extra_state` gave."""
+        self.observed = int(state)
 
     @property
     def gramian(self) -> Tensor:

@@ -41,6 +41,13 @@ class Population:
     importance: Tensor | None
     cumulative: np.ndarray | None
 
+    def to(self, device: torch.device) -> Population:
+        """The same population on a device: members are drawn on the host, and go there."""
+        importance = None if self.importance is None else self.importance.to(device)
+        return Population(
+            self.pair_items.to(device), self.item_weights.to(device), importance, self.cumulative
+        )
+
     @property
     def weighted_items(self) -> Tensor:
         """The items of positive weight: int64, ascending."""
@@ -55,10 +62,12 @@ class Population:
         """
         if self.cumulative is None:
             pairs = torch.from_numpy(random.integers(len(self.pair_items), size=size))
+            pairs = pairs.to(self.pair_items.device)
             return self.pair_items[pairs].long(), pairs
         # The inverse of the distribution function; the last entry is 1 only up to rounding.
         reached = random.random(size) * self.cumulative[-1]
-        return torch.from_numpy(np.searchsorted(self.cumulative, reached, side="right")), None
+        items = torch.from_numpy(np.searchsorted(self.cumulative, reached, side="right"))
+        return items.to(self.pair_items.device), None
 
 
 def make_population(pair_items: Tensor, items: int, gamma: float) -> Population:

@@ -102,7 +102,6 @@ class SAGram(GramianEstimator):
     cache: Tensor
     companion_cache: Tensor
     cache_moments: Tensor
-    observed: Tensor
 
     def __init__(
         self,
@@ -129,7 +128,6 @@ class SAGram(GramianEstimator):
         self.register_buffer("cache", cache_tensor(entries, embedding_dim, dtype, folder))
         self.register_buffer("companion_cache", cache_tensor(entries, companion_dim, torch.float32, folder))
         self.register_buffer("cache_moments", torch.zeros_like(self.moments, dtype=torch.double))
-        self.register_buffer("observed", torch.zeros((), dtype=torch.long))
         # What one entry weighs where all weigh the same, as pairs and uniform items do, else None.
         positive = population.item_weights[population.item_weights > 0]
         uniform = entry == "pair" or bool((positive == positive[0]).all())
@@ -190,7 +188,7 @@ class SAGram(GramianEstimator):
             stored = change if self.exact_caches else _Change.between(self._as_cached(fresh), stale)
             self.cache_moments += stored.sum(weights)
         self.observed += 1
-        if self.rebuild_every and int(self.observed) % self.rebuild_every == 0:
+        if self.rebuild_every and self.observed % self.rebuild_every == 0:
             self.rebuild()
         if self.beta == "1/n":
             self.moments.copy_(self.cache_moments)

@@ -61,7 +61,6 @@ class SOGram(GramianEstimator):
 
     averaged: Tensor
     unseen: Tensor
-    observed: Tensor
 
     def __init__(
         self,
@@ -86,7 +85,6 @@ class SOGram(GramianEstimator):
         self.needs_start = exact_start or unbiased.needs_start
         # An average of batch means stays in the cone by itself.
         self.project = project and not isinstance(unbiased, Sampling)
-        self.register_buffer("observed", torch.zeros((), dtype=torch.long))
         # prod (1 − α_s): the weight that is still on Ĝ(0).
         self.register_buffer("unseen", torch.ones((), dtype=torch.double))
         self.register_buffer("averaged", torch.zeros_like(self.moments))
@@ -108,7 +106,7 @@ class SOGram(GramianEstimator):
         """Take one step of size α_t towards F_t."""
         self.unbiased.observe(batch)
         self.observed += 1
-        alpha = self.schedule.at(int(self.observed))
+        alpha = self.schedule.at(self.observed)
         self.unseen *= 1 - alpha
         self.averaged.mul_(1 - alpha).add_(self.unbiased.moments, alpha=alpha)
         estimate = self.averaged / (1 - self.unseen) if self.debias else self.averaged

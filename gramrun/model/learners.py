@@ -149,7 +149,7 @@ class PlainLearner(Learner):
         table_learning_rate: float,
         dense_learning_rate: float,
     ) -> None:
-        self.device = model.table_parameters()[0].device
+        self.device = model.device
         self._model = model
         self._optimizer = make_optimizer(model, optimizer, table_learning_rate, dense_learning_rate)
         self._taken: dict[str, Tensor] = {}

@@ -18,6 +18,7 @@ several values, features of a linear tower, the skip) adds its variance. What s 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,8 @@ class TowerShape:
         skip: whether a linear map of the inputs is added to the output.
         bag: how the values of one bag are combined.
         table_scale: s, the standard deviation of the initial table entries.
+        bfloat16_products: whether dense layers round the factors of products to bfloat16; sums and all
+            that is kept are float32.
     """
 
     embedding_dim: int
@@ -53,6 +56,7 @@ class TowerShape:
     skip: bool = False
     bag: Bag = "sum"
     table_scale: float = 0.1
+    bfloat16_products: bool = False
 
     @property
     def table_dim(self) -> int:
@@ -69,6 +73,7 @@ class FeatureColumn(nn.Module):
     def __init__(self, vocabulary: str, offsets: Tensor, indices: Tensor) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        self.longest = int(offsets.diff().max())  # values of the largest bag
         self.one_hot = len(indices) == len(offsets) - 1 and bool((offsets.diff() == 1).all())
         # Features are data, not parameters: they follow the device but stay out of checkpoints.
         self.register_buffer("offsets", offsets, persistent=False)
@@ -96,6 +101,7 @@ class Tower(nn.Module):
         super().__init__()
         self.columns = nn.ModuleList(columns)
         self.linear_output = shape.output == "linear"
+        self.rounds_products = shape.bfloat16_products
         self.hidden = nn.ModuleList()
         self.output: nn.Linear | None = None
         self.skip: nn.Linear | None = None
@@ -120,14 +126,23 @@ class Tower(nn.Module):
         Returns:
             The embeddings, shape (B, k).
         """
-        embeddings = activations = inputs
+        embeddings = inputs
         if self.output is not None:
-            for layer in self.hidden:
-                activations = functional.relu(layer(activations))
-            embeddings = self.output(activations)
-            if self.skip is not None:
-                embeddings = embeddings + self.skip(inputs)
+            with self._rounding(inputs.device.type):
+                embeddings = self._layers(inputs, self.output).float()
         return embeddings if self.linear_output else functional.relu(embeddings)
+
+    def _rounding(self, device_type: str) -> contextlib.AbstractContextManager[object]:
+        if not self.rounds_products:
+            return contextlib.nullcontext()
+        return torch.autocast(device_type, torch.bfloat16, cache_enabled=False)
+
+    def _layers(self, inputs: Tensor, output: nn.Linear) -> Tensor:
+        activations = inputs
+        for layer in self.hidden:
+            activations = functional.relu(layer(activations))
+        embeddings: Tensor = output(activations)
+        return embeddings if self.skip is None else embeddings + self.skip(inputs)
 
 
 def table_name(vocabulary: str) -> str:
@@ -193,6 +208,11 @@ class TwoTower(nn.Module):
         if self.left.output is not None:
             return self.left.output.out_features
         return next(iter(self.tables.values())).embedding_dim  # type: ignore[return-value]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.table_parameters()[0].device
 
     def left_embeddings(self, items: Tensor) -> Tensor:
         """u(θ, x) for left items x, int64, shape (B,): returns (B, k)."""
