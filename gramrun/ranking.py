@@ -9,6 +9,8 @@ those that are relevant or excluded for it (its training positives). With score
 so a negative that ties with a relevant item stands before it: ties count against the model, and a
 constant predictor scores no more than chance.
 
+Scores are compared as float64 sums rounded to float32; `gramrun.negatives` counts as if it had them all.
+
 The paper (section 4.3) ranks against 50,000 random candidates and says neither what happens to training
 positives nor to ties; both are decided here.
 """
@@ -25,12 +27,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gramrun.errors import RunError
+from gramrun.negatives import Cells, Negatives, full_float32_products, norms
 
 Ints = NDArray[np.int64]
 
-# Candidates scored at once. It bounds memory when millions of items are ranked (a chunk of 256 left
-# rows takes 256 x 65,536 x 12 bytes = 200 MB) and holds the usual 50,000 candidates in one block.
-CANDIDATE_BLOCK = 65_536
+_PAIRS_AT_ONCE = 16_384  # (row, item) pairs scored at once in float64; bounds memory, not a result
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,10 @@ def rank_relevant(
     """Rank each left row's relevant items among the candidates (the equation at the top of this file).
 
     Ranks up to ``depth`` are exact; a relevant item below it gets some rank greater than ``depth``.
-    An item that is both relevant and excluded is relevant. Only the ``depth`` best negatives of a row
-    are kept, so the cost is that of the scores and one ``topk``.
+    An item that is both relevant and excluded is relevant. The cost is little more than that of one float32
+    product with all candidates. Memory beside the candidates' embeddings and the ranks is that of a chunk:
+    ``chunk_rows`` x 65,536 products, ``chunk_rows`` x ``depth`` embeddings, 16,384 pairs of embeddings,
+    and, where a row is scored in float64, three times the first.
 
     Args:
         left: floating (left rows, k), embeddings u.
@@ -154,72 +157,59 @@ def rank_relevant(
     device = left.device
     # `torch.tensor` copies: the sets may be read-only memory maps, which tensors cannot share.
     ids = torch.tensor(candidates, device=device)
-    candidate_v = right[ids].double()
+    negatives = Negatives(right[ids], depth, min(chunk_rows, len(left)))
     ranks = [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(left), chunk_rows):
-        u = left[start : start + chunk_rows].double()
-        stop = start + len(u)
-        pairs = zip(*(sets.rows(start, stop) for sets in unranked), strict=True)
-        row, item = (torch.tensor(np.concatenate(arrays), device=device) for arrays in pairs)
-        top = _top_negatives(u, candidate_v, _candidate_cells(row, item, ids), depth)
-
-        lengths = torch.tensor(np.diff(relevant.offsets[start : stop + 1]), device=device)
-        row, item = row[: lengths.sum()], item[: lengths.sum()]  # the relevant pairs come first
-        scores = (u[row] * right[item].double()).sum(dim=1).float()
-        ranks.append(_ranks_among(top, scores, lengths).cpu().numpy())
-        if progress is not None:
-            progress(len(u))
+    with full_float32_products():
+        for start in range(0, len(left), chunk_rows):
+            u = left[start : start + chunk_rows]
+            stop = start + len(u)
+            pairs = zip(*(sets.rows(start, stop) for sets in unranked), strict=True)
+            row, item = (torch.tensor(np.concatenate(arrays), device=device) for arrays in pairs)
+            masked = _candidate_cells(row, item, ids)
+            lengths = torch.tensor(np.diff(relevant.offsets[start : stop + 1]), device=device)
+            row, item = row[: lengths.sum()], item[: lengths.sum()]  # the relevant pairs come first
+            scores = _pair_scores(u, right, row, item)
+            ranks.append(_rank_chunk(negatives, u, masked, scores, lengths).cpu().numpy())
+            if progress is not None:
+                progress(len(u))
     return np.concatenate(ranks), relevant.offsets
+
+
+def _rank_chunk(negatives: Negatives, u: Tensor, masked: Cells, scores: Tensor, lengths: Tensor) -> Tensor:
+    """Ranks of the relevant scores (flat, ``lengths`` of them in each row of ``u``)."""
+    column = torch.arange(int(lengths.max()), device=scores.device)
+    is_filled = column < lengths[:, None]
+    padded = scores.new_full(is_filled.shape, -torch.inf)
+    padded[is_filled] = scores
+    not_below = negatives.count(u, masked, padded.sort(dim=1, descending=True).values)
+    # A count that reaches the depth may be too small, but its rank is beyond the depth then.
+    return (not_below + column + 1)[is_filled]
 
 
 def _check_scores_are_finite(left: Tensor, right: Tensor) -> None:
     """Refuse embeddings whose scores cannot be ordered: |<u, v>| <= |u| |v| must stay within float32."""
     if len(left) == 0 or len(right) == 0:
         return
-    norms = [torch.linalg.vector_norm(x, dim=1, dtype=torch.float64).max() for x in (left, right)]
-    if not norms[0] * norms[1] < torch.finfo(torch.float32).max:  # `not <` is also true of NaN
+    # `not <` is also true of NaN.
+    if not norms(left).max() * norms(right).max() < torch.finfo(torch.float32).max:
         raise RunError(
             "cannot rank: the embeddings hold NaN or overflow, so training has diverged; "
             "try a smaller train.learning_rate"
         )
 
 
-def _candidate_cells(rows: Tensor, items: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def _pair_scores(u: Tensor, right: Tensor, rows: Tensor, items: Tensor) -> Tensor:
+    """The score of each (row of ``u``, right item) pair, float32 (pairs,)."""
+    scores = [u.new_empty(0, dtype=torch.float32)]
+    for row, item in zip(rows.split(_PAIRS_AT_ONCE), items.split(_PAIRS_AT_ONCE), strict=True):
+        scores.append((u[row].double() * right[item]).sum(dim=1).float())
+    return torch.cat(scores)
+
+
+def _candidate_cells(rows: Tensor, items: Tensor, ids: Tensor) -> Cells:
     """The (row, candidate position) cells of those (row, item) pairs whose item is a candidate."""
     if len(ids) == 0:
         return rows[:0], items[:0]
     positions = torch.searchsorted(ids, items).clamp(max=len(ids) - 1)
     is_candidate = ids[positions] == items
     return rows[is_candidate], positions[is_candidate]
-
-
-def _top_negatives(u: Tensor, candidate_v: Tensor, masked: tuple[Tensor, Tensor], depth: int) -> Tensor:
-    """Return the best scores of each row outside the masked cells: float32 (rows, <= depth), descending."""
-    masked_row, masked_position = masked
-    top = u.new_empty((len(u), 0), dtype=torch.float32)
-    for start in range(0, len(candidate_v), CANDIDATE_BLOCK):
-        v = candidate_v[start : start + CANDIDATE_BLOCK]
-        # Kernels sum in different orders for different shapes and thread counts, which moves a score by
-        # an ulp and would break (or make) ties by accident. The order of summation shows only in the last
-        # bits of float64, far below the float32 that scores are rounded to and compared in.
-        scores = (u @ v.T).float()
-        inside = (masked_position >= start) & (masked_position < start + len(v))
-        scores[masked_row[inside], masked_position[inside] - start] = -torch.inf
-        best = scores.topk(min(depth, len(v)), dim=1).values
-        top = best if start == 0 else torch.cat([top, best], dim=1)
-    return top.topk(min(depth, top.shape[1]), dim=1).values
-
-
-def _ranks_among(top: Tensor, scores: Tensor, lengths: Tensor) -> Tensor:
-    """Ranks of the relevant scores (flat, ``lengths`` of them in each row), given each row's best negatives.
-
-    A count that reaches the depth of ``top`` may be too small, but its rank is beyond the depth then.
-    """
-    column = torch.arange(int(lengths.max()), device=scores.device)
-    is_filled = column < lengths[:, None]
-    padded = scores.new_full(is_filled.shape, -torch.inf)
-    padded[is_filled] = scores
-    descending = padded.sort(dim=1, descending=True).values
-    # Negated, both are ascending, and right=True counts the negatives with s(c) >= s(j).
-    not_below = torch.searchsorted(-top, -descending, right=True)
-    return (not_below + column + 1)[is_filled]

@@ -36,6 +36,23 @@ def rank_relevant(
     return ranks
 
 
+def rank_in_float64(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    candidates: np.ndarray,
+    relevant: Sequence[np.ndarray],
+    excluded: Sequence[np.ndarray],
+) -> list[list[int]]:
+    """The same ranks from all scores at once, each a float64 sum rounded to float32."""
+    scores = (left.double() @ right.double().T).float().numpy()
+    ranks = []
+    for row, wanted, banned in zip(scores, relevant, excluded, strict=True):
+        negatives = np.setdiff1d(candidates, np.union1d(wanted, banned))
+        counts = sorted(int((row[negatives] >= row[j]).sum()) for j in wanted)
+        ranks.append([count + position for position, count in enumerate(counts, start=1)])
+    return ranks
+
+
 def rank_one(u: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """u ⊗ [u, c], entry by entry."""
     right = [*u, *c]
