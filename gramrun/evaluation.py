@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,65 @@ from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import Pairs, PreparedCorpus
 from gramrun.errors import InputError
-from gramrun.models import embed_all, make_model
-from gramrun.ranking import Relevant, candidate_hash, rank_relevant, sample_candidates
+from gramrun.model.towers import TwoTower
+from gramrun.models import make_model
+from gramrun.ranking import Ints, Relevant, candidate_hash, rank_relevant, sample_candidates
 from gramrun.runs import Run, check_same_data
+from gramrun.sides import embed_in_chunks
+
+
+@dataclass(frozen=True)
+class RankingTask:
+    """What is ranked in one split, and against what.
+
+    Attributes:
+        split: ``validation`` or ``train``.
+        left_items: the left items, int64, ascending.
+        relevant: the right items of each of them in the split.
+        excluded: their training positives, where these are taken out.
+        candidates: right item ids, int64, ascending.
+        candidate_hash: of these.
+        full: whether they are all right items.
+    """
+
+    split: str
+    left_items: Ints
+    relevant: Relevant
+    excluded: Relevant | None
+    candidates: Ints
+    candidate_hash: str
+    full: bool
+
+
+def ranking_task(
+    corpus: PreparedCorpus, split: str, settings: EvaluationSection, *, full: bool = False
+) -> RankingTask:
+    """Choose left items and candidates; the settings' seed alone decides.
+
+    Args:
+        corpus: for its pairs.
+        split: ``validation`` or ``train``.
+        settings: candidates, left items and seed.
+        full: rank all right items, whatever ``settings.candidates`` says.
+    """
+    left_items, relevant = _group(corpus.pairs(split))
+    if settings.left_items is not None and settings.left_items < len(left_items):
+        # A stream of its own, so that the candidates do not change with the number of left items.
+        random = np.random.default_rng((settings.seed, 1))
+        chosen = np.sort(random.choice(len(left_items), settings.left_items, replace=False))
+        left_items, relevant = left_items[chosen], _take(relevant, chosen)
+    excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
+    count = corpus.right.items if full else settings.candidates
+    candidates = sample_candidates(corpus.right.items, count, settings.seed)
+    return RankingTask(
+        split,
+        left_items,
+        relevant,
+        excluded,
+        candidates,
+        candidate_hash(candidates),
+        len(candidates) == corpus.right.items,
+    )
 
 
 def evaluate_embeddings(
@@ -53,47 +110,84 @@ def evaluate_embeddings(
         full: rank all right items, whatever ``settings.candidates`` says.
 
     Returns:
+        What `measure` does.
+    """
+    task = ranking_task(corpus, split, settings, full=full)
+    rows = torch.from_numpy(task.left_items).to(left_embeddings.device)
+    return measure(task, left_embeddings[rows], right_embeddings, settings.seed)
+
+
+@torch.no_grad()
+def evaluate_model(
+    model: TwoTower,
+    corpus: PreparedCorpus,
+    splits: Iterable[str],
+    settings: EvaluationSection,
+    *,
+    full: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """What `evaluate_embeddings` gives, by split. Items are embedded once, and only those that are ranked.
+
+    Nothing is drawn from a global stream, and nothing of the model changes.
+    """
+    tasks = [ranking_task(corpus, split, settings, full=full) for split in splits]
+    left_rows = _rows_in_use([task.left_items for task in tasks], corpus.left.items)
+    ranked = [items for task in tasks for items in (task.candidates, task.relevant.items)]
+    right_rows = _rows_in_use(ranked, corpus.right.items)
+    device = next(model.parameters()).device
+    left, right = (
+        embed_in_chunks(embed, torch.from_numpy(np.flatnonzero(rows >= 0)).to(device))
+        for embed, rows in ((model.left_embeddings, left_rows), (model.right_embeddings, right_rows))
+    )
+    return {
+        task.split: measure(
+            _renumbered(task, right_rows),
+            left[torch.from_numpy(left_rows[task.left_items]).to(device)],
+            right,
+            settings.seed,
+        )
+        for task in tasks
+    }
+
+
+def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[str, Any]:
+    """Rank and measure.
+
+    Args:
+        task: its right items are rows of ``right``.
+        left: shape (left items of the task, k).
+        right: shape (right items, k).
+        seed: of the bootstrap.
+
+    Returns:
         A JSON-ready record: ``map@10`` (denominator min(10, relevant)) and its bootstrap interval ``ci95``
         over left items, ``map@10_relevant`` (denominator relevant), ``recall@10``, ``recall@100``,
         ``ndcg@10``; ``left_items`` and ``candidates`` (how many), ``full`` (whether these are all right
-        items), ``train_positives`` (excluded or included), ``candidate_hash``, ``seconds``.
+        items), ``train_positives`` (excluded or included), ``candidate_hash``, ``seconds`` (without those
+        of embedding).
     """
     started = time.perf_counter()
-    left_items, relevant = _group(corpus.pairs(split))
-    if settings.left_items is not None and settings.left_items < len(left_items):
-        # A stream of its own, so that the candidates do not change with the number of left items.
-        random = np.random.default_rng((settings.seed, 1))
-        chosen = np.sort(random.choice(len(left_items), settings.left_items, replace=False))
-        left_items, relevant = left_items[chosen], _take(relevant, chosen)
-    excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
-    count = corpus.right.items if full else settings.candidates
-    candidates = sample_candidates(corpus.right.items, count, settings.seed)
     with tqdm(
-        total=len(left_items), desc=f"ranking {split}", leave=False, disable=not sys.stderr.isatty()
+        total=len(left), desc=f"ranking {task.split}", leave=False, disable=not sys.stderr.isatty()
     ) as bar:
         ranks, offsets = rank_relevant(
-            left_embeddings[torch.from_numpy(left_items).long()],
-            right_embeddings,
-            candidates,
-            relevant,
-            excluded,
-            progress=bar.update,
+            left, right, task.candidates, task.relevant, task.excluded, progress=bar.update
         )
     precision = metrics.average_precision(ranks, offsets, 10)
-    low, high = metrics.bootstrap_interval(precision, settings.seed)
+    low, high = metrics.bootstrap_interval(precision, seed)
     return {
-        "split": split,
+        "split": task.split,
         "map@10": float(precision.mean()),
         "ci95": [low, high],
         "map@10_relevant": float(metrics.average_precision_relevant(ranks, offsets, 10).mean()),
         "recall@10": float(metrics.recall(ranks, offsets, 10).mean()),
         "recall@100": float(metrics.recall(ranks, offsets, 100).mean()),
         "ndcg@10": float(metrics.ndcg(ranks, offsets, 10).mean()),
-        "left_items": len(left_items),
-        "candidates": len(candidates),
-        "full": len(candidates) == corpus.right.items,
-        "train_positives": "excluded" if excluded is not None else "included",
-        "candidate_hash": candidate_hash(candidates),
+        "left_items": len(left),
+        "candidates": len(task.candidates),
+        "full": task.full,
+        "train_positives": "excluded" if task.excluded is not None else "included",
+        "candidate_hash": task.candidate_hash,
         "seconds": time.perf_counter() - started,
     }
 
@@ -123,7 +217,8 @@ def evaluate_run(
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
-    result = evaluate_beside_popularity(*embed_all(model, corpus), corpus, split, settings, full=full)
+    result = evaluate_model(model, corpus, [split], settings, full=full)[split]
+    result = _beside_popularity(result, corpus, settings, full=full)
     return {**result, "step": state["trainer"]["step"], "method": run.config.estimator.label}
 
 
@@ -138,7 +233,13 @@ def evaluate_beside_popularity(
 ) -> dict[str, Any]:
     """What `evaluate_embeddings` gives, with the corpus's hash and popularity on the same candidates."""
     result = evaluate_embeddings(left_embeddings, right_embeddings, corpus, split, settings, full=full)
-    popularity = evaluate_popularity(corpus, split, settings, full=full)
+    return _beside_popularity(result, corpus, settings, full=full)
+
+
+def _beside_popularity(
+    result: dict[str, Any], corpus: PreparedCorpus, settings: EvaluationSection, *, full: bool
+) -> dict[str, Any]:
+    popularity = evaluate_popularity(corpus, result["split"], settings, full=full)
     kept = ("map@10", "ci95", "map@10_relevant", "recall@10", "recall@100", "ndcg@10")
     return {
         **result,
@@ -187,3 +288,29 @@ def _gather(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Relevan
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
     return Relevant(offsets, np.asarray(values[positions], dtype=np.int64))
+
+
+def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:
+    """Number the items that occur in ``ids``, in ascending order: int64 (count,), -1 for the others."""
+    rows = np.full(count, -1, dtype=np.int64)
+    for items in ids:
+        rows[items] = 0
+    in_use = np.flatnonzero(rows == 0)
+    rows[in_use] = np.arange(len(in_use))
+    return rows
+
+
+def _renumbered(task: RankingTask, rows: Ints) -> RankingTask:
+    """The task with rows for right items; those of the excluded that have none are no candidates."""
+
+    def renumber(sets: Relevant) -> Relevant:
+        items = rows[sets.items]
+        offsets = np.concatenate([[0], np.cumsum(items >= 0)])[sets.offsets]
+        return Relevant(offsets, items[items >= 0])
+
+    return replace(
+        task,
+        candidates=rows[task.candidates],
+        relevant=renumber(task.relevant),
+        excluded=None if task.excluded is None else renumber(task.excluded),
+    )

@@ -10,9 +10,8 @@ import torch
 
 from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
-from gramrun.evaluation import evaluate_embeddings
+from gramrun.evaluation import evaluate_model
 from gramrun.interruption import Interrupted, deferred_interrupt
-from gramrun.models import embed_all
 from gramrun.runs import Run
 from gramrun.training import Trainer
 from gramrun.watching import Schedule, progress_bar, tensorboard
@@ -120,9 +119,8 @@ def _measure(
         "gravity": trainer.objective.penalty(trainer.left_estimator.moments, trainer.right_estimator.moments),
     }
     started = time.perf_counter()
-    left, right = embed_all(trainer.model, corpus)
-    for split in run.config.evaluation.splits:
-        result = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
+    settings = run.config.evaluation
+    for split, result in evaluate_model(trainer.model, corpus, settings.splits, settings).items():
         prefix = "" if split == "validation" else "train_"
         metrics.update({f"{prefix}{name}": result[name] for name in ("map@10", "recall@10", "ndcg@10")})
     metrics["evaluation_seconds"] = time.perf_counter() - started

@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import checkpoints, runs
 from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import EvaluationSection
-from gramrun.evaluation import evaluate_embeddings, evaluate_popularity
+from gramrun.evaluation import evaluate_embeddings, evaluate_model, evaluate_popularity
+from gramrun.fitting import fit
+from gramrun.training import Trainer, embed_all
 
 
 def one_hot_scores(scores):
@@ -99,3 +102,80 @@ def test_popularity_recommends_by_training_frequency(corpus):
     expected = evaluate_embeddings(*one_hot_scores(scores), corpus, "validation", EvaluationSection())
     got = evaluate_popularity(corpus, "validation", EvaluationSection())
     assert got["map@10"] == expected["map@10"]
+
+
+def items_embedded(model, monkeypatch):
+    """The items that each tower embeds from now on, in order."""
+    seen = {"left": [], "right": []}
+    for side, items in seen.items():
+        embed = getattr(model, f"{side}_embeddings")
+        monkeypatch.setattr(
+            model,
+            f"{side}_embeddings",
+            lambda x, items=items, embed=embed: items.extend(x.tolist()) or embed(x),
+        )
+    return seen
+
+
+@pytest.mark.parametrize("settings", [{}, {"candidates": 30}, {"candidates": 30, "left_items": 20}])
+@pytest.mark.parametrize("splits", [["validation"], ["train"], ["validation", "train"]])
+def test_a_model_is_measured_as_its_embeddings_are(make_config, corpus, monkeypatch, settings, splits):
+    """With each item embedded at most once, and no others than left items, candidates and positives."""
+    trainer = Trainer(make_config("model.hidden=[6]"), corpus)
+    for _ in trainer.steps():
+        pass
+    section = EvaluationSection(**settings)
+    embeddings = embed_all(trainer.model, corpus)
+    seen = items_embedded(trainer.model, monkeypatch)
+    results = evaluate_model(trainer.model, corpus, splits, section)
+    assert list(results) == splits
+    for split, result in results.items():
+        expected = evaluate_embeddings(*embeddings, corpus, split, section)
+        assert {**result, "seconds": 0} == {**expected, "seconds": 0}
+    for items in seen.values():
+        assert items == sorted(set(items))
+    if settings.get("left_items"):
+        assert len(seen["left"]) <= 20 * len(splits)
+        assert len(seen["right"]) < corpus.right.items
+    else:
+        assert set(seen["left"]) == {x for split in splits for x in corpus.pairs(split).left.tolist()}
+
+
+def same(a, b):
+    """Whether two states are equal, bit for bit."""
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["estimator.name=sogram", "estimator.alpha=0.1"],
+        ["estimator.name=sagram"],
+        ["estimator.batch=previous", "estimator.gramian_batch_size=64", "train.optimizer=adam"],
+        ["estimator.name=control-variate", "model.hidden=[6]"],
+    ],
+)
+def test_training_watched_every_three_steps_equals_training_unwatched(
+    make_config, corpus, tmp_path, overrides
+):
+    """Parameters, optimizer, estimators and losses, bit for bit; and the streams that are everyone's."""
+    states = []
+    for every in (3, 0):
+        config = make_config(*overrides, f"evaluation.every={every}", "train.checkpoint_every=20")
+        run = runs.create(tmp_path / str(every), "train", config, corpus.content_hash)
+        torch.manual_seed(5)
+        np.random.seed(5)
+        fit(run, Trainer(config, corpus), corpus)
+        state = checkpoints.load_newest(run)["trainer"]
+        del state["train_seconds"]
+        states.append((state, torch.rand(3), np.random.rand(3).tolist()))
+        measured = [(r["step"], r["map@10"]) for r in run.metrics()]
+        assert [step for step, _ in measured] == ([*range(3, 40, 3), 40] if every else [40])
+        states[-1] += (measured[-1],)
+    assert same(*states)
