@@ -54,6 +54,7 @@ test-all: $(VENV)/.installed-dev smoke lint
 bench: $(VENV)/.installed
 	$(BIN)/python -m experiments.step_time
 	$(BIN)/python -m experiments.estimator_cost
+	$(BIN)/python -m experiments.evaluation_speed
 	$(BIN)/python -m experiments.prepare_speed --sizes 1m simple-scale
 
 lint: $(VENV)/.installed-dev

@@ -11,11 +11,13 @@ import yaml
 from experiments import (
     datasets,
     estimator_cost,
+    evaluation_speed,
     known_optimum,
     reproduce,
     scheduling,
     step_time,
 )
+from gramrun import ranking
 from gramrun.config import PrepareConfig, RunConfig
 from gramrun.config_loading import load_config
 from gramrun.errors import RunError
@@ -169,3 +171,18 @@ def test_methods_that_a_setting_of_the_known_optimum_cannot_have():
     assert not known_optimum.possible(pair, uniform)
     assert known_optimum.possible(free, uniform)
     assert not known_optimum.possible(free, small_batch)
+
+
+def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
+    """Every part runs; the relevant items that are planted among the best are found there."""
+    monkeypatch.setattr(step_time, "STEPS", 1)
+    for zipf in (False, True):
+        problem = evaluation_speed.made_up(rows=300, items=900, candidates=700, dim=16, zipf=zipf)
+        frame = evaluation_speed.measure(problem, rounds=1)
+        assert {evaluation_speed.BARE, evaluation_speed.WHOLE, evaluation_speed.FLOAT64} < set(frame)
+        assert (frame > 0).all(axis=None)
+        arguments = problem.left, problem.right, problem.candidates, problem.relevant, problem.excluded
+        assert (ranking.rank_relevant(*arguments)[0] <= 100).mean() > 0.3
+    text = step_time.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
+    assert "toy: 300 left items, 700 candidates of 900, k = 16" in text
+    assert text.splitlines()[4].startswith("| product and topk |")

@@ -214,6 +214,37 @@ def test_neither_chunks_nor_threads_change_the_ranks():
         np.testing.assert_array_equal(ranks, expected)
 
 
+@pytest.fixture
+def restore_precision():
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("restore_precision")
+def test_fast_products_of_training_do_not_reach_the_ranks():
+    """TF32 and bfloat16 products are thousands of times further from their scores than the bound allows."""
+    left, right, candidates, relevant, _ = random_task(0)
+    for chosen in ("medium", "high"):
+        torch.set_float32_matmul_precision(chosen)
+        seen = []
+        ranking.rank_relevant(
+            left, right, candidates, sets(*relevant),
+            progress=lambda _, seen=seen: seen.append(torch.get_float32_matmul_precision()),
+        )  # fmt: skip
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == chosen
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.usefixtures("restore_precision")
+def test_a_gpu_ranks_as_the_processor_does():
+    left, right, candidates, relevant, excluded = random_task(5, left=300, items=9000, dim=64)
+    arguments = candidates, sets(*relevant), sets(*excluded), 20
+    torch.set_float32_matmul_precision("high")  # TF32
+    ranks, _ = ranking.rank_relevant(left.cuda(), right.cuda(), *arguments)
+    np.testing.assert_array_equal(ranks, ranking.rank_relevant(left, right, *arguments)[0])
+
+
 def test_a_constant_predictor_scores_no_more_than_chance():
     negatives, relevant, k = 6, 2, 5
     # Chance, exactly: every placement of the relevant items among all positions is equally likely.
