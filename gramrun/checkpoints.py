@@ -1,7 +1,14 @@
-"""Checkpoints: one whole state a file, written atomically, loaded without running code."""
+"""Checkpoints: one whole state a file, written atomically, loaded without running code.
+
+A file is torch's own zip archive, with a CRC-32 for each member. It is written under a temporary name,
+synced, and renamed, after what the run has recorded so far is on the disk: whenever a process is killed or
+a machine stops, the newest whole checkpoint and the records before it are there, and a run that goes on from
+them ends with the bits of one that was never stopped (same machine, same number of threads).
+"""
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 import zipfile
@@ -12,9 +19,9 @@ from typing import Any
 import torch
 
 from gramrun.errors import ConfigError, InputError, RunError
-from gramrun.files import new_file
+from gramrun.files import new_file, remove_orphans_in, sync_files
 from gramrun.room import check_room
-from gramrun.runs import CHECKPOINTS_KEPT, Run, identity
+from gramrun.runs import Run, identity
 from gramrun.training import Trainer
 
 SCHEMA_VERSION = 1
@@ -38,9 +45,11 @@ def save(run: Run, trainer: Trainer, **extra: Any) -> Path:
         "trainer": trainer.state_dict(),
         "extra": extra,
     }
+    remove_orphans_in(path.parent)
+    sync_files(run.path)  # the records up to this step first: those of a resumed run begin after it
     with new_file(path) as temporary:
         torch.save(state, temporary)
-    run.drop_checkpoints(CHECKPOINTS_KEPT)
+    run.drop_checkpoints(run.config.train.checkpoints_kept)
     return path
 
 
@@ -52,14 +61,16 @@ def check_disk(path: Path, trainer: Trainer) -> None:
     """
     parts = (trainer.model, trainer.left_estimator, trainer.right_estimator)
     state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
-    need = (CHECKPOINTS_KEPT + 1) * state  # one more while it is being written, the optimizer's not counted
+    # One more while it is being written; the optimizer's part is not counted.
+    need = (trainer.config.train.checkpoints_kept + 1) * state
     check_room(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
 
 def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     """Bring `trainer` to the run's newest whole checkpoint; return what was saved as `extra`.
 
-    Without any checkpoint the trainer stays at its start, and `extra` is empty.
+    Without any checkpoint the trainer stays at its start, and `extra` is empty. Newer ones, which are torn,
+    are renamed to ``.torn``, so that they count no longer among those that are kept.
 
     Raises:
         InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
@@ -68,13 +79,41 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     state = load_newest(run)
     if state is None:
         return {}
-    trainer.load_state_dict(state["trainer"])
+    trainer.load_state_dict({name: _own(name, part) for name, part in state["trainer"].items()})
     if trainer.step > trainer.total_steps:
         raise ConfigError(
             f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
             f"{trainer.total_steps} steps"
         )
+    whole = run.checkpoint_path(trainer.step)
+    for torn in run.checkpoints():
+        if torn > whole:
+            torn.replace(torn.with_suffix(".torn"))
+    remove_orphans_in(whole.parent)
+    _warn_of_other_threads(run)
     return dict(state["extra"])
+
+
+# What is loaded by copying it into place, however it lies in memory.
+_MODULES = frozenset({"model", "left_estimator", "right_estimator"})
+
+
+def _own(name: str, part: Any) -> Any:
+    """A part of the trainer's state that is no longer a view of the checkpoint's file.
+
+    The optimizer keeps the very tensors that it is given, and the file is the user's, to copy over or cut.
+    """
+    return part if name in _MODULES else copy.deepcopy(part)
+
+
+def _warn_of_other_threads(run: Run) -> None:
+    """Sums are split among threads, and so is their rounding."""
+    before, now = run.manifest.get("threads"), torch.get_num_threads()
+    if before not in (None, now):
+        _log.warning(
+            "%s: goes on with %d threads after %d: equal to an uninterrupted run up to rounding only; "
+            "set OMP_NUM_THREADS=%d for the same bits", run.path, now, before, before,
+        )  # fmt: skip
 
 
 def load_newest(run: Run) -> dict[str, Any] | None:

@@ -6,19 +6,24 @@ import contextlib
 import glob
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from gramrun.errors import InputError, RunError
 
+# The name under which a process writes what is not whole yet: .NAME.PROCESS.partial, or with NAME's suffix.
+_PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
+
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on success sync it and move it into place.
+    """Give a temporary path beside `path`; on success sync it, move it into place, and sync its folder.
 
-    On any exception, Ctrl-C included, the temporary file is removed and `path` is untouched. What a killed
-    process left behind is removed by the next one that writes the same file.
+    Whatever moment the machine stops at, `path` is then the old file or the whole new one. On any exception,
+    Ctrl-C included, the temporary file is removed and `path` is untouched. What a killed process left behind
+    is removed by the next one that writes the same file.
 
     Raises:
         RunError: when the disk is full or the folder cannot be written.
@@ -33,6 +38,7 @@ def new_file(path: Path) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
+            _sync_entries(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -63,6 +69,7 @@ def new_folder(path: Path) -> Iterator[Path]:
                 if replaced.exists():
                     replaced.rename(path)
                 raise
+            _sync_entries(path.parent)
             shutil.rmtree(replaced, ignore_errors=True)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -75,13 +82,47 @@ def remove_orphans(path: Path) -> None:
     """
     if _replaced(path).exists() and not path.exists():  # killed between the two renames of `new_folder`
         _replaced(path).rename(path)
-    for orphan in path.parent.glob(f".{glob.escape(path.name)}.*.partial*"):
-        process = orphan.name.removeprefix(f".{path.name}.").partition(".")[0]
-        if process.isdigit() and (int(process) == os.getpid() or not _is_alive(int(process))):
+    _remove_partial(path.parent, f".{glob.escape(path.name)}.*.partial*")
+
+
+def remove_orphans_in(folder: Path) -> None:
+    """Remove what processes that were killed while writing any file of `folder` left behind there."""
+    _remove_partial(folder, ".*.partial*")
+
+
+def _remove_partial(folder: Path, pattern: str) -> None:
+    for orphan in folder.glob(pattern):
+        name = _PARTIAL.fullmatch(orphan.name)
+        if name and (int(name["process"]) == os.getpid() or not _is_alive(int(name["process"]))):
             if orphan.is_dir():
                 shutil.rmtree(orphan)
             else:
-                orphan.unlink()
+                orphan.unlink(missing_ok=True)
+
+
+def sync_files(folder: Path) -> None:
+    """Have every file of `folder` on the disk, as it is now, and their names.
+
+    Raises:
+        RunError: when the disk refuses.
+    """
+    with disk_errors(folder):
+        for path in folder.iterdir():
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        _sync_entries(folder)
+
+
+def _sync_entries(folder: Path) -> None:
+    """Have the folder's names on the disk: a rename alone may be undone by a power failure."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _replaced(path: Path) -> Path:

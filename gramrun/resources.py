@@ -16,7 +16,6 @@ from gramrun.models import check_fits, make_model
 from gramrun.objectives import companion_dim
 from gramrun.provenance import provenance
 from gramrun.room import available_disk, available_memory, size_text
-from gramrun.runs import CHECKPOINTS_KEPT
 from gramrun.training import Trainer
 
 _TIMED_STEPS = 50
@@ -75,9 +74,10 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         "about 400 MB for python and torch on top"
     )
     whole = 4 * parameters * copies + caches + mapped
-    yield f"disk: {size_text((CHECKPOINTS_KEPT + 1) * whole)} for checkpoints, {size_text(mapped)} for caches"
+    saved = config.train.checkpoints_kept + 1  # and the one being written
+    yield f"disk: {size_text(saved * whole)} for checkpoints, {size_text(mapped)} for caches"
     if watched or watched_mapped:
-        checkpoints = (CHECKPOINTS_KEPT + 1) * (watched + watched_mapped)
+        checkpoints = saved * (watched + watched_mapped)
         yield (
             f"gram-error: {size_text(watched)} more of memory; of disk {size_text(watched_mapped)} more for "
             f"caches and {size_text(checkpoints)} for checkpoints until it is finished"

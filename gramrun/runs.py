@@ -37,7 +37,6 @@ CONFIG, MANIFEST, METRICS, CHECKPOINTS, EVALUATION = (
 )
 Kind = Literal["train", "gram-error"]
 Config = TypeVar("Config", RunConfig, BaselineConfig)
-CHECKPOINTS_KEPT = 2  # the newest, and one to fall back on where the newest is torn
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class RunDirectory(Generic[Config]):
     def drop_checkpoints(self, kept: int) -> None:
         """Remove all but the newest `kept` checkpoints."""
         paths = self.checkpoints()
-        for path in paths[: len(paths) - kept]:
+        for path in paths[: max(0, len(paths) - kept)]:
             path.unlink()
 
 
@@ -174,17 +173,17 @@ def reopen(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
 
     Raises:
         InputError: when `path` is no run of this kind, or was started on another corpus or prior.
-        ConfigError: when `config` differs in more than its length and its log.
+        ConfigError: when `config` differs in more than a resumed run may change.
     """
     run = open_run(path)
     if run.field("kind") != kind:
         raise InputError(f"{path}: was made by `gramrun {run.field('kind')}`; resume it with that command")
-    old, new = (flatten(_unchangeable(c).model_dump(mode="json")) for c in (run.config, config))
+    old, new = (flatten(_unchanging(c).model_dump(mode="json")) for c in (run.config, config))
     differing = [key for key in {**new, **old} if new.get(key) != old.get(key)]
     if differing:
         raise ConfigError(
             f"{path}: was started with another {differing[0]}; --resume may change only train.epochs, "
-            "train.steps and log (start a new run with another --output)"
+            "train.steps, train.checkpoints_kept and log (start a new run with another --output)"
         )
     check_same_data(run, data_hash)
     if run.manifest.get("inputs", {}) != _inputs(config):
@@ -198,9 +197,9 @@ def _inputs(config: RunConfig) -> dict[str, str]:
     return {} if prior is None else {"prior": sha256_of(prior)}
 
 
-def _unchangeable(config: RunConfig) -> RunConfig:
-    """A configuration without its length and its log, which a resumed run may change."""
-    train = config.train.model_copy(update={"epochs": None, "steps": None})
+def _unchanging(config: RunConfig) -> RunConfig:
+    """The configuration without what a resumed run may change."""
+    train = config.train.model_copy(update={"epochs": None, "steps": None, "checkpoints_kept": 1})
     return config.model_copy(update={"train": train, "log": LogSection()})
 
 
@@ -218,10 +217,10 @@ def check_same_data(run: Run | BaselineRun, data_hash: str) -> None:
 
 
 def identity(run: Run) -> dict[str, str]:
-    """What a checkpoint must share with a run to belong to it: everything but the run's length."""
+    """What a checkpoint must share with a run to belong to it: all that no resume may change."""
     return {
         "kind": str(run.field("kind")),
-        "config_hash": config_hash(_unchangeable(run.config)),
+        "config_hash": config_hash(_unchanging(run.config)),
         "data_hash": str(run.field("data_hash")),
     }
 

@@ -78,6 +78,9 @@ class TrainSection(Section):
     checkpoint_every: TimedInterval = Field(
         TimedInterval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
     )
+    checkpoints_kept: int = Field(
+        2, ge=1, description="the newest ones; what is beyond the last is to fall back on where it is torn"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
 
     @model_validator(mode="after")
