@@ -98,13 +98,18 @@ def test_a_newer_checkpoint_schema_is_refused(tmp_path):
         checkpoints.load(tmp_path / "c.pt")
 
 
-def test_a_state_that_is_not_finite_is_not_saved(tmp_path, make_config, corpus):
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path, make_config, corpus, value):
     run = start(tmp_path / "r", make_config(), corpus)
     trainer = Trainer(run.config, corpus)
-    next(iter(trainer.model.parameters())).data[0] = float("nan")
-    with pytest.raises(RunError, match="is not finite"):
+    parameter = next(iter(trainer.model.parameters())).data
+    parameter[0] = 3e38  # whose sum is infinite, unlike any of them
+    checkpoints.save(run, trainer)
+    parameter[1, 0] = float(value)
+    trainer.step = 1
+    with pytest.raises(RunError, match="step 1: .* is not finite; lower train.learning_rate"):
         checkpoints.save(run, trainer)
-    assert not run.checkpoints()
+    assert names(run) == ["step-000000000.pt"]
 
 
 @pytest.mark.parametrize(
