@@ -55,6 +55,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m experiments.step_time
 	$(BIN)/python -m experiments.estimator_cost
 	$(BIN)/python -m experiments.evaluation_speed
+	$(BIN)/python -m experiments.resume_cost
 	$(BIN)/python -m experiments.prepare_speed --sizes 1m simple-scale
 
 lint: $(VENV)/.installed-dev

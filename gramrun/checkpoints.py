@@ -77,16 +77,16 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
         InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
         ConfigError: when the run was made shorter than it is already.
     """
-    state = load_newest(run)
-    if state is None:
+    newest = _newest(run)
+    if newest is None:
         return {}
+    whole, state = newest
     trainer.load_state_dict({name: _own(name, part) for name, part in state["trainer"].items()})
     if trainer.step > trainer.total_steps:
         raise ConfigError(
             f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
             f"{trainer.total_steps} steps"
         )
-    whole = run.checkpoint_path(trainer.step)
     for torn in run.checkpoints():
         if torn > whole:
             torn.replace(torn.with_suffix(".torn"))
@@ -123,6 +123,11 @@ def load_newest(run: Run) -> dict[str, Any] | None:
     Raises:
         InputError: when there are checkpoints and every one is torn, or one belongs to another run.
     """
+    newest = _newest(run)
+    return None if newest is None else newest[1]
+
+
+def _newest(run: Run) -> tuple[Path, dict[str, Any]] | None:
     paths = run.checkpoints()
     for path in reversed(paths):
         try:
@@ -132,7 +137,7 @@ def load_newest(run: Run) -> dict[str, Any] | None:
             continue
         if state["identity"] != identity(run):
             raise InputError(f"{path}: is the checkpoint of another configuration, command or corpus")
-        return state
+        return path, state
     if paths:
         raise InputError(
             f"{run.path}: none of its {len(paths)} checkpoints is whole; start anew with --force"
