@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from gramrun.errors import ConfigError, InputError, RunError
-from gramrun.files import new_file, remove_orphans_in, sync_files
+from gramrun.files import disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.room import check_room
 from gramrun.runs import Run, identity
 from gramrun.training import Trainer
@@ -76,6 +76,7 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     Raises:
         InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
         ConfigError: when the run was made shorter than it is already.
+        RunError: when the folder cannot be written.
     """
     newest = _newest(run)
     if newest is None:
@@ -87,10 +88,11 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
             f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
             f"{trainer.total_steps} steps"
         )
-    for torn in run.checkpoints():
-        if torn > whole:
-            torn.replace(torn.with_suffix(".torn"))
-    remove_orphans_in(whole.parent)
+    with disk_errors(whole.parent):
+        for torn in run.checkpoints():
+            if torn > whole:
+                torn.replace(torn.with_suffix(".torn"))
+        remove_orphans_in(whole.parent)
     _warn_of_other_threads(run)
     return dict(state["extra"])
 
