@@ -27,10 +27,10 @@ from experiments import step_time
 from gramrun import checkpoints, negatives, ranking, runs
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking_task
+from gramrun.models import embed_all, make_model
 from gramrun.negatives import Negatives
 from gramrun.provenance import provenance
 from gramrun.ranking import Ints, Relevant
-from gramrun.training import embed_all, make_model
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
 RESULTS = Path("results") / "bench"

@@ -7,7 +7,8 @@ from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import EvaluationSection
 from gramrun.evaluation import evaluate_embeddings, evaluate_model, evaluate_popularity
 from gramrun.fitting import fit
-from gramrun.training import Trainer, embed_all
+from gramrun.models import embed_all
+from gramrun.training import Trainer
 
 
 def one_hot_scores(scores):

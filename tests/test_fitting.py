@@ -145,7 +145,7 @@ def test_gram_error_saves_by_the_minute_too(tmp_path, make_config, corpus):
     killed_at(trainer, 25)
     with pytest.raises(Killed):
         gram_error.watch(run, trainer, gram_error.Observers(config.gram_error.estimators, trainer))
-    assert len(run.checkpoints()) == runs.CHECKPOINTS_KEPT
+    assert len(run.checkpoints()) == config.train.checkpoints_kept
 
 
 def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config, corpus, monkeypatch):
@@ -156,7 +156,7 @@ def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config,
 
         return slow
 
-    monkeypatch.setattr(fitting, "evaluate_embeddings", slowly(fitting.evaluate_embeddings, 0.3))
+    monkeypatch.setattr(fitting, "evaluate_model", slowly(fitting.evaluate_model, 0.3))
     monkeypatch.setattr(checkpoints, "save", slowly(checkpoints.save, 0.2))
     config = make_config("evaluation.splits=[validation]", "train.checkpoint_every=20")
     run, trainer = fitted(tmp_path / "r", config, corpus)
@@ -311,7 +311,10 @@ def test_the_log_may_change_on_resume(tmp_path, make_config, corpus):
     assert runs.open_run(run.path).config.log.tensorboard
     assert set(scalars(run.path)["loss"]) == {10, 20, 30, 40}
     assert scalars(run.path) == as_scalars(run)
-    with pytest.raises(ConfigError, match=r"--resume may change only train\.epochs, train\.steps and log"):
+    with pytest.raises(
+        ConfigError,
+        match=r"--resume may change only train\.epochs, train\.steps, train\.checkpoints_kept and log",
+    ):
         resumed(run.path, make_config(*settings, "evaluation.every=7"), corpus)
 
 
