@@ -24,7 +24,7 @@ from gramrun.room import check_room
 from gramrun.runs import Run, identity
 from gramrun.training import Trainer
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: the order of pairs by permutation.py, and learners instead of torch optimizers
 
 _log = logging.getLogger(__name__)
 

@@ -83,18 +83,18 @@ def test_checkpoints_run_no_code(tmp_path):
         def __reduce__(self):
             return os.system, (f"touch {tmp_path}/owned",)
 
-    torch.save({"schema_version": 1, "trainer": Evil()}, tmp_path / "evil.pt")
+    torch.save({"schema_version": 2, "trainer": Evil()}, tmp_path / "evil.pt")
     with pytest.raises(InputError, match="torn or damaged"):
         checkpoints.load(tmp_path / "evil.pt")
     assert not (tmp_path / "owned").exists()
 
 
 def test_a_newer_checkpoint_schema_is_refused(tmp_path):
-    torch.save({"schema_version": 1}, tmp_path / "d.pt")
+    torch.save({"schema_version": 2}, tmp_path / "d.pt")
     with pytest.raises(InputError, match="torn or damaged"):
         checkpoints.load(tmp_path / "d.pt")
-    torch.save({"schema_version": 2}, tmp_path / "c.pt")
-    with pytest.raises(InputError, match="checkpoint schema 2; this gramrun reads 1"):
+    torch.save({"schema_version": 3}, tmp_path / "c.pt")
+    with pytest.raises(InputError, match="checkpoint schema 3; this gramrun reads 2"):
         checkpoints.load(tmp_path / "c.pt")
 
 
