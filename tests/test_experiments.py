@@ -128,7 +128,7 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     assert {name for name, taken in rebuilds.items() if taken} == {
         n for n in memory if n.startswith("SAGram")
     }
-    assert memory["sampling"] == memory["exact Gramian"] == 2 * 4 * 4 * 4
+    assert memory["sampling"] == memory["exact Gramian"] == 2 * (4 * 4 * 4 + 8)  # a Gramian and a count
     # Caches grow with the items or pairs, in their dtype; what is left does not depend on either.
     fixed = memory["SAGram β=1, per item"] - 2 * 50 * 4 * 4
     assert memory["SAGram β=1, per item, bfloat16"] == fixed + 2 * 50 * 4 * 2
@@ -138,7 +138,7 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     )
     first, second = text.splitlines()[4:6]
     assert first.startswith("| sampling |")
-    assert first.endswith("| 1.00 (1.00–1.00) | 128 B |")
+    assert first.endswith("| 1.00 (1.00–1.00) | 144 B |")
     assert second.count("|") == first.count("|")
 
 

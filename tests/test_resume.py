@@ -97,14 +97,14 @@ def bits(value, name="state"):
     elif isinstance(value, (list, tuple)):
         parts = enumerate(value)
     else:
-        return {} if "seconds" in name else {name: value}
+        return {} if "second" in name else {name: value}
     return {key: leaf for k, part in parts for key, leaf in bits(part, f"{name}.{k}").items()}
 
 
 def outcome(run):
     """What two runs that are the same agree in: the whole last state, and the metrics."""
     state = checkpoints.load(run.checkpoints()[-1])
-    timeless = [{k: v for k, v in record.items() if "seconds" not in k} for record in run.metrics()]
+    timeless = [{k: v for k, v in record.items() if "second" not in k} for record in run.metrics()]
     return bits({"trainer": state["trainer"], "extra": state["extra"], "metrics": timeless})
 
 
