@@ -273,7 +273,8 @@ class Trainer:
             self.learner.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
             self.right_estimator.load_state_dict(state["right_estimator"])
-            self.previous = None if state["previous"] is None else tuple(state["previous"])
+            previous = state["previous"]
+            self.previous = None if previous is None else tuple(rows.to(self.device) for rows in previous)
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
         except (KeyError, ValueError, RuntimeError, TypeError) as error:
