@@ -71,17 +71,20 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     """Bring `trainer` to the run's newest whole checkpoint; return what was saved as `extra`.
 
     Without any checkpoint the trainer stays at its start, and `extra` is empty. Newer ones, which are torn,
-    are renamed to ``.torn``, so that they count no longer among those that are kept.
+    are renamed to ``.torn``, so that they count no longer among those that are kept. Of several processes
+    the first chooses the checkpoint, and all load it.
 
     Raises:
         InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
         ConfigError: when the run was made shorter than it is already.
         RunError: when the folder cannot be written.
     """
-    newest = _newest(run)
-    if newest is None:
+    processes = trainer.processes
+    newest = _newest(run) if processes.first else None
+    step = processes.from_first(lambda: None if newest is None else int(newest[1]["trainer"]["step"]))
+    if step is None:
         return {}
-    whole, state = newest
+    whole, state = newest or (path := run.checkpoint_path(step), load(path))
     trainer.load_state_dict({name: _own(name, part) for name, part in state["trainer"].items()})
     if trainer.step > trainer.total_steps:
         raise ConfigError(

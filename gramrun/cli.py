@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gramrun.errors import EXIT_FAILED, GramrunError, InputError
 from gramrun.interruption import Interrupted
-
-if TYPE_CHECKING:
-    from gramrun.config import RunConfig
-    from gramrun.data.shards import PreparedCorpus
-    from gramrun.runs import Kind, Run
-    from gramrun.training import Trainer
 
 app = typer.Typer(
     name="gramrun",
@@ -67,6 +62,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
@@ -76,6 +72,10 @@ def _options(
     ] = False,
 ) -> None:
     """The options that stand before a command; `_fail` looks for --debug itself."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand != "train":
+        if os.environ.get("RANK", "0") != "0":
+            raise typer.Exit(InputError.exit_code)  # the first process says why
+        raise InputError(f"gramrun {context.invoked_subcommand} is for one process; leave torchrun out")
 
 
 @app.command()
@@ -124,24 +124,36 @@ def train(
 
     Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
     """
+    from gramrun import opening
     from gramrun.config_loading import dump_config
     from gramrun.data.shards import open_corpus
-    from gramrun.fitting import fit
+    from gramrun.fitting import fit, follow
+    from gramrun.processes import joined
     from gramrun.resources import estimate_resources
+    from gramrun.training import check_divides
     from gramrun.watching import check_tensorboard
 
-    resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
-    check_tensorboard(resolved)
-    corpus = open_corpus(resolved.data.path)
-    if dry_run:
-        typer.echo(dump_config(resolved), nl=False)
-        typer.echo("\n".join(estimate_resources(resolved, corpus)))
-        typer.echo(f"dry run: nothing written; the run would be {path}")
-        return
-    run, trainer = _open("train", path, resolved, corpus, resume=resume, force=force)
-    last = fit(run, trainer, corpus, _restore(run, trainer, resume=resume).get("losses", ()))
+    with joined() as processes:
+        resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
+        check_tensorboard(resolved)
+        corpus = open_corpus(resolved.data.path)
+        if dry_run:
+            check_divides(resolved, processes.count)
+            if processes.first:
+                typer.echo(dump_config(resolved), nl=False)
+                typer.echo("\n".join(estimate_resources(resolved, corpus)))
+                typer.echo(f"dry run: nothing written; the run would be {path}")
+            return
+        run, trainer = opening.open_run(
+            "train", path, resolved, corpus, processes, resume=resume, force=force
+        )
+        saved = opening.restore(run, trainer, resume=resume)
+        if not processes.first:
+            follow(trainer)
+            return
+        last = fit(run, trainer, corpus, saved.get("losses", ()))
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
-    typer.echo(f"wrote {run.path}: step {last['step']:,}{result}; next: gramrun evaluate {run.path}")
+    typer.echo(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
 
 
 @app.command()
@@ -221,18 +233,19 @@ def gram_error(
     Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
     """
     from gramrun import gram_error as room
+    from gramrun import opening
     from gramrun.data.shards import open_corpus
 
-    resolved, path = _resolve(config, output, settings or [], resume=resume, force=force)
+    resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
     room.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
-    run, trainer = _open("gram-error", path, resolved, corpus, resume=resume, force=force)
+    run, trainer = opening.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
     if resume and run.field("status") == "finished":
         room.check_finished(run)
         typer.echo(f"{run.path}: finished already; nothing to do")
         return
     observers = room.Observers(resolved.gram_error.estimators, trainer)
-    if saved := _restore(run, trainer, resume=resume):
+    if saved := opening.restore(run, trainer, resume=resume):
         observers.load_state_dict(saved["observers"])
     written = room.watch(run, trainer, observers)
     typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
@@ -276,50 +289,6 @@ def doctor(
     corpus = open_corpus(resolved.data.path)
     typer.echo("\n".join(estimate_resources(resolved, corpus)))
     typer.echo(estimate_time(resolved, corpus))
-
-
-def _resolve(
-    config: Path | None, output: Path | None, settings: list[str], *, resume: bool, force: bool
-) -> tuple[RunConfig, Path]:
-    """The configuration and the run directory that the options name."""
-    from gramrun import runs
-    from gramrun.config import RunConfig
-    from gramrun.config_loading import load_config
-
-    if resume and force:
-        raise InputError("--resume goes on with a run and --force replaces it; give one of them")
-    if config is None:
-        if not (resume and output):
-            raise InputError("give --config FILE, or --resume with --output RUN")
-        config = runs.open_run(output).path / runs.CONFIG
-    resolved = load_config(RunConfig, config, settings)
-    return resolved, output or runs.default_path(config, resolved.train.seed)
-
-
-def _open(
-    kind: Kind, path: Path, config: RunConfig, corpus: PreparedCorpus, *, resume: bool, force: bool
-) -> tuple[Run, Trainer]:
-    """The run directory, new or reopened, and a trainer at step 0 of it."""
-    from gramrun import checkpoints, runs
-    from gramrun.caches import check_caches
-    from gramrun.training import Trainer
-
-    if resume:
-        run = runs.reopen(path, kind, config, corpus.content_hash)
-        return run, Trainer(config, corpus)
-    runs.check_free(path, force=force)
-    trainer = Trainer(config, corpus)  # before the directory: what does not fit the corpus writes nothing
-    watching = config.gram_error.estimators if kind == "gram-error" else ()
-    check_caches(config, watching, corpus, trainer.objective.companion_dim)
-    checkpoints.check_disk(path, trainer)
-    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
-
-
-def _restore(run: Run, trainer: Trainer, *, resume: bool) -> dict[str, Any]:
-    """What the newest checkpoint holds beside the trainer's state, which it brings to the trainer."""
-    from gramrun import checkpoints
-
-    return checkpoints.restore(run, trainer) if resume else {}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
+from gramrun.errors import RunError
 from gramrun.evaluation import evaluate_model
 from gramrun.interruption import Interrupted, deferred_interrupt
 from gramrun.runs import Run
@@ -19,6 +21,8 @@ from gramrun.watching import Schedule, progress_bar, tensorboard
 
 def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
     """Train `trainer` to its last step inside `run`; return the last metrics record.
+
+    Of several processes this is what the first one does, while the others `follow`.
 
     Args:
         run: the run directory.
@@ -32,9 +36,10 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
     """
     evaluating = Schedule(run.config.evaluation.every, trainer)
     saving = Schedule(run.config.train.checkpoint_every, trainer)
+    together = trainer.processes
     with (
         runs.outcome(run, torch.get_num_threads()) as elapsed,
-        deferred_interrupt() as interrupted,
+        deferred_interrupt(passed_on=together.count > 1) as interrupted,
         progress_bar(trainer) as bar,
         tensorboard(run, trainer.step) as write,
     ):
@@ -52,15 +57,21 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
             stretch.loss += record.loss
             bar.update(record)
             last = record.step == trainer.total_steps
+            stopped = together.any(interrupted())
             if last or evaluating.due(record):
                 log()
-            if last or saving.due(record) or interrupted():
+            # The first process's clock decides for all.
+            if together.any(last or saving.due(record)) or stopped:
                 started = time.perf_counter()
+                check_replicas(trainer)
                 checkpoints.save(run, trainer, losses=[stretch.loss])
                 stretch.checkpoint_seconds += time.perf_counter() - started
-            stop_if(interrupted() and not last, run, trainer)
+            if stopped and not last:
+                together.wait()
+                stop_if(True, run, trainer)
         if trainer.step > stretch.step:  # resumed at its last step, from a checkpoint of a longer run
             log()
+        together.wait()
     return run.metrics()[-1]
 
 
@@ -88,6 +99,45 @@ class Stretch:
         self.train_seconds: float = metrics["train_seconds"]
         self.loss = 0.0
         self.checkpoint_seconds = 0.0
+
+
+def follow(trainer: Trainer) -> None:
+    """Train in step with the first process, which alone evaluates, logs and saves, until it has ended.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM in any process, when the first one has saved the state.
+        RunError: when training breaks down or the first process has ended.
+    """
+    together = trainer.processes
+    with deferred_interrupt(passed_on=True) as interrupted:
+        for record in trainer.steps():
+            stopped = together.any(interrupted())
+            if together.any(False) or stopped:
+                check_replicas(trainer)
+            if stopped and record.step < trainer.total_steps:
+                together.wait()
+                raise Interrupted(f"interrupted at step {trainer.step}")
+        together.wait()
+
+
+def check_replicas(trainer: Trainer) -> None:
+    """Check that all processes have the same parameters and Gramians, to the last bit.
+
+    Raises:
+        RunError: when they do not, in every one of them.
+    """
+    if trainer.processes.count == 1:
+        return
+    checksum = 0
+    for part in (trainer.model, trainer.left_estimator, trainer.right_estimator):
+        for tensor in part.state_dict().values():
+            checksum = zlib.crc32(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy(), checksum)
+    checksums = trainer.processes.gather(torch.tensor([checksum])).tolist()
+    if len(set(checksums)) > 1:
+        raise RunError(
+            f"step {trainer.step}: the processes no longer have the same parameters; run them on machines of "
+            "one kind, and go on with --resume"
+        )
 
 
 def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:

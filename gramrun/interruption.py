@@ -51,16 +51,20 @@ def interrupt_with_one_line() -> None:
 
 
 @contextlib.contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+def deferred_interrupt(*, passed_on: bool = False) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether SIGINT or SIGTERM has arrived.
 
     The first signal is only remembered; a second one raises `Interrupted` at once. Outside of
     the main thread, where Python allows no handlers, nothing is deferred.
+
+    Args:
+        passed_on: whether a launcher passes on what the terminal may have sent already: a second
+            signal is then no second wish, and is remembered too.
     """
     arrived = threading.Event()
 
     def remember(number: int, frame: FrameType | None) -> None:
-        if arrived.is_set():
+        if arrived.is_set() and not passed_on:
             raise Interrupted("stopped at once; --resume goes on from the last checkpoint")
         arrived.set()
 

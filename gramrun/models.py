@@ -14,6 +14,7 @@ from gramrun.model.learners import Learner, PlainLearner
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
 from gramrun.model.static_learner import StaticLearner
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.processes import ALONE, Processes
 from gramrun.sides import embed_in_chunks
 
 
@@ -75,13 +76,21 @@ def check_device(config: RunConfig, device: torch.device) -> None:
         )
 
 
-def make_learner(config: RunConfig, model: TwoTower) -> Learner:
-    """Make what takes the gradient steps of a run on `model`."""
+def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Learner:
+    """Make what takes the gradient steps of a run on `model`, one of the replicas that `processes` have.
+
+    A captured step exchanges nothing: on a GPU, several processes take torch's own.
+    """
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
-    if train.engine == "plain" or train.optimizer not in COMPILED_OPTIMIZERS:
-        return PlainLearner(model, train.optimizer, *rates)
-    if model.device.type == "cuda":
+    on_gpu = model.device.type == "cuda"
+    if (
+        train.engine == "plain"
+        or train.optimizer not in COMPILED_OPTIMIZERS
+        or (on_gpu and processes.count > 1)
+    ):
+        return PlainLearner(model, train.optimizer, *rates, processes)
+    if on_gpu:
         return StaticLearner(model, train.optimizer, *rates, mean=config.model.bag == "mean")
     return CompiledLearner(
         model,
@@ -89,6 +98,7 @@ def make_learner(config: RunConfig, model: TwoTower) -> Learner:
         *rates,
         mean=config.model.bag == "mean",
         threads=torch.get_num_threads(),
+        processes=processes,
     )
 
 

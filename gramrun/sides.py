@@ -11,6 +11,7 @@ from torch import Tensor
 from gramrun.data.batches import step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
+from gramrun.processes import ALONE, Processes
 
 _EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
 
@@ -25,6 +26,8 @@ class TrainingSide:
         population: what its Gramian is the mean over.
         embed: item ids, shape (B,), to embeddings under the current parameters, shape (B, k).
         stream: its stream of Gramian batches (`gramrun.data.batches`).
+        processes: that train together. `drawn`, `reused` and `whole` give this one's part of a batch,
+            `chunks` whole ones.
     """
 
     name: str
@@ -32,11 +35,14 @@ class TrainingSide:
     population: Population
     embed: Callable[[Tensor], Tensor]
     stream: int
+    processes: Processes = ALONE
 
     @torch.no_grad()
     def drawn(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
         """Draw items x ~ w and embed them without a graph: the Gramian batch of one step."""
         items, pairs = self.population.draw(step_generator(seed, stream, step), size)
+        items = self.processes.share(items)
+        pairs = None if pairs is None else self.processes.share(pairs)
         return GramianBatch(items, self.embed(items), pairs=pairs)
 
     def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
@@ -48,6 +54,7 @@ class TrainingSide:
         batch's; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. Its dependence on the next
         gradient batch is in `gramrun.gramian.estimator`.
         """
+        pairs, embeddings = self.processes.share(pairs), self.processes.share(embeddings)
         items = self.population.pair_items[pairs].long()
         importance = self.population.importance
         weights = None if importance is None else importance[items]
@@ -62,11 +69,12 @@ class TrainingSide:
     def chunks(self, items: Tensor) -> Iterator[GramianBatch]:
         """Embed `items` chunk by chunk."""
         for chunk in items.split(_EMBED_CHUNK):
-            yield GramianBatch(chunk, self.embed(chunk))
+            part = self.processes.share(chunk)
+            yield GramianBatch(part, self.embed(part)).each(self.processes.gather_uneven)
 
     def whole(self) -> GramianBatch:
         """All items of positive weight in one batch."""
-        items = self.population.weighted_items
+        items = self.processes.share(self.population.weighted_items)
         return GramianBatch(items, self.embed_items(items))
 
     def exact_gramian(self) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,9 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
-from gramrun.errors import InputError, RunError
+from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.gramian import CacheOptions, make_estimator
-from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.batch import GramianBatch, batch_moments, weighted_moments
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
@@ -38,6 +38,7 @@ from gramrun.model.learners import BatchItems, NotFinite
 from gramrun.model.losses import squared_error
 from gramrun.models import check_device, check_fits, choose_device, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
+from gramrun.processes import ALONE, Processes
 from gramrun.sides import TrainingSide
 
 _EXACT_CHUNK = 65536  # pairs whose loss is summed at once; bounds memory, not a result
@@ -66,14 +67,17 @@ class Trainer:
     Args:
         config: the run's configuration.
         corpus: the prepared corpus that ``config.data.path`` names.
+        processes: that train together, each with a trainer of its own.
 
     Raises:
-        ConfigError: when the configuration does not fit the corpus.
+        ConfigError: when the configuration does not fit the corpus or the number of processes.
     """
 
-    def __init__(self, config: RunConfig, corpus: PreparedCorpus) -> None:
+    def __init__(self, config: RunConfig, corpus: PreparedCorpus, processes: Processes = ALONE) -> None:
         check_fits(config, corpus)
+        check_divides(config, processes.count)
         self.config = config
+        self.processes = processes
         self.pairs = len(corpus.train)
         self.total_steps = config.train.total_steps(self.pairs)
         self.device = choose_device(config.device)
@@ -81,7 +85,7 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
         self.model = make_model(config, corpus).to(self.device)
-        self.learner = make_learner(config, self.model)
+        self.learner = make_learner(config, self.model, processes)
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)
         target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None
@@ -101,7 +105,8 @@ class Trainer:
         gamma = self.config.train.gamma_left if left else self.config.train.gamma_right
         stream = batches.LEFT_GRAMIAN_STREAM if left else batches.RIGHT_GRAMIAN_STREAM
         population = make_population(torch.from_numpy(pair_items), side.items, gamma).to(self.device)
-        return TrainingSide(name, side.items, population, partial(self.learner.embed, name), stream)
+        embed = partial(self.learner.embed, name)
+        return TrainingSide(name, side.items, population, embed, stream, self.processes)
 
     @property
     def epoch(self) -> float:
@@ -158,7 +163,20 @@ class Trainer:
     def show(self, estimator: GramianEstimator, side: TrainingSide, batches: Sequence[GramianBatch]) -> None:
         """Let an estimator observe what the objective needs of the batches that `gramian_batches` gave."""
         for batch, see in zip(batches, (estimator.observe, estimator.look_ahead), strict=False):
-            see(self._statistics(side, batch))
+            see(self._of_all_processes(estimator, side, batch))
+
+    def _of_all_processes(
+        self, estimator: GramianEstimator, side: TrainingSide, batch: GramianBatch
+    ) -> GramianBatch:
+        """What an estimator needs of a batch of which each process has a part."""
+        processes = self.processes
+        if processes.count == 1:
+            return self._statistics(side, batch)
+        if estimator.needs_rows:
+            gather = processes.gather_uneven if estimator.observes == "corpus" else processes.gather
+            return self._statistics(side, batch.each(gather))
+        part = self._statistics(side, batch)
+        return replace(part, moments=processes.mean(batch_moments(part)))
 
     def previous_batch(self, side: TrainingSide) -> GramianBatch:
         """The gradient batch of the step before, under that step's parameters: one step stale.
@@ -234,7 +252,8 @@ class Trainer:
                 raise RunError(
                     f"step {self.step + 1}: {fault}; lower train.learning_rate or train.gravity"
                 ) from None
-        self.previous = done.left, done.right
+        if section.batch == "previous" or self.processes.count == 1:  # gram-error's observers may ask too
+            self.previous = self.processes.gather(done.left), self.processes.gather(done.right)
         return float(done.loss)
 
     def _terms(self, items: BatchItems, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,6 +299,26 @@ class Trainer:
         except (KeyError, ValueError, RuntimeError, TypeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise InputError(f"the checkpoint belongs to another model or method: {reason}") from None
+
+
+def check_divides(config: RunConfig, processes: int) -> None:
+    """Check that the work of a step divides evenly among the processes.
+
+    Raises:
+        ConfigError: when a batch does not, or the objective is not a mean over pairs.
+    """
+    if processes == 1:
+        return
+    sizes = {"train.batch_size": config.train.batch_size}
+    if config.estimator.name not in ("exact", "none"):
+        sizes["estimator.gramian_batch_size"] = config.estimator.gramian_batch_size
+    for key, size in sizes.items():
+        if size % processes:
+            raise ConfigError(f"{key} is {size}; make it a multiple of the {processes} processes")
+    if config.train.objective == "batch-softmax":
+        raise ConfigError(
+            "train.objective: batch-softmax sets each pair against the whole batch; train it in one process"
+        )
 
 
 def _at(importance: Tensor | None, items: Tensor) -> Tensor | None:

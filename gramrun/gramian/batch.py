@@ -11,7 +11,7 @@ population's sum_x w_x u(x) ⊗ [u(x), c(x)].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +30,8 @@ class GramianBatch:
             drawn as items.
         importance: float, shape (B,), the ratio of an item's weight to its probability of being drawn;
             None where it is 1.
+        moments: float, shape (k, k + r), the mean rank-one term of the whole batch of which these rows are
+            one process's part (`gramrun.processes`); None where the rows are the batch.
     """
 
     items: Tensor
@@ -37,11 +39,16 @@ class GramianBatch:
     companions: Tensor | None = None
     pairs: Tensor | None = None
     importance: Tensor | None = None
+    moments: Tensor | None = None
 
     def first(self, size: int) -> GramianBatch:
         """The batch's first `size` members."""
+        return self.each(lambda column: column[:size])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> GramianBatch:
+        """The batch with every column of its rows changed, of which it no longer has the moments."""
         columns = (self.items, self.embeddings, self.companions, self.pairs, self.importance)
-        return GramianBatch(*(None if column is None else column[:size] for column in columns))  # type: ignore[arg-type]
+        return GramianBatch(*(None if column is None else change(column) for column in columns))  # type: ignore[arg-type]
 
 
 def beside(gramian: Tensor, cross: Tensor | None) -> Tensor:
@@ -54,6 +61,8 @@ def batch_moments(batch: GramianBatch) -> Tensor:
 
     The two parts are two products, so that companions of 0 leave the Gramian the same to the last bit.
     """
+    if batch.moments is not None:
+        return batch.moments
     rows = batch.embeddings.detach()
     weighted = rows if batch.importance is None else rows * batch.importance[:, None]
     cross = None if batch.companions is None else weighted.T @ batch.companions.detach()

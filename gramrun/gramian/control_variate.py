@@ -76,6 +76,7 @@ class ControlVariate(GramianEstimator):
         super().__init__(embedding_dim, companion_dim)
         self.schedule = schedule
         self.unbiased = unbiased
+        self.needs_rows = unbiased.needs_rows
         self.needs_start = unbiased.needs_start
         self.project = project
         self.register_buffer("tracked", torch.zeros_like(self.moments))

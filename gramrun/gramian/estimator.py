@@ -37,12 +37,15 @@ class GramianEstimator(nn.Module, ABC):
         moments: the estimate of sum_x w_x u(x) ⊗ [u(x), c(x)]: float32, shape (k, k + r). Never part of an
             autograd graph.
         observes: what `observe` must be given: a drawn batch, the whole corpus, or nothing at all.
+        needs_rows: True where `observe` needs every row of a batch, and not only its mean rank-one term,
+            which several processes can each take of their part.
         needs_start: True where `start` must be called before the first `observe`.
         observed: batches observed so far, where the estimator counts them.
         looks_ahead: True where `look_ahead` must be called after each `observe`.
     """
 
     observes: ClassVar[Literal["batch", "corpus", "nothing"]] = "batch"
+    needs_rows: bool = False
     needs_start: bool = False
     looks_ahead: ClassVar[bool] = False
     moments: Tensor

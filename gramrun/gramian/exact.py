@@ -26,6 +26,7 @@ class ExactGramian(GramianEstimator):
     """The exact Gramian as an estimator: it observes every item of the corpus at every step."""
 
     observes = "corpus"
+    needs_rows = True
     item_weights: Tensor
 
     def __init__(self, embedding_dim: int, population: Population, companion_dim: int = 0) -> None:

@@ -98,6 +98,7 @@ class SAGram(GramianEstimator):
         ValueError: for caches per pair under γ < 1.
     """
 
+    needs_rows = True
     needs_start = True
     cache: Tensor
     companion_cache: Tensor

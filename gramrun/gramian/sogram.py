@@ -82,6 +82,7 @@ class SOGram(GramianEstimator):
         self.debias = debias
         self.unbiased = unbiased
         self.exact_start = exact_start
+        self.needs_rows = unbiased.needs_rows
         self.needs_start = exact_start or unbiased.needs_start
         # An average of batch means stays in the cone by itself.
         self.project = project and not isinstance(unbiased, Sampling)

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from gramrun.model import bags
-from gramrun.model.learners import BatchItems, Learner, Step, Terms, finite
+from gramrun.model.learners import BatchItems, Learner, Step, Terms, checked_loss, part_of
 from gramrun.model.optimizers import OptimizerName, make_dense_optimizer
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
+from gramrun.processes import ALONE, Processes
 
 T = TypeVar("T")
 COMPILED_OPTIMIZERS = frozenset({"adagrad", "sgd"})
@@ -84,6 +85,8 @@ class CompiledLearner(Learner):
         dense_learning_rate: η of the dense layers.
         mean: whether bags are means.
         threads: of all; 1 for one tower after the other, else half of them for each.
+        processes: that have a replica of the model each. Each gathers the bags of its part of a batch, and
+            updates its tables by all, whose gradients come from where they were gathered.
     """
 
     def __init__(
@@ -95,9 +98,12 @@ class CompiledLearner(Learner):
         *,
         mean: bool,
         threads: int,
+        processes: Processes = ALONE,
     ) -> None:
         self._towers: dict[str, Tower] = {"left": model.left, "right": model.right}
         self._optimizer = make_dense_optimizer(model, optimizer, dense_learning_rate)
+        self._dense_parameters = model.dense_parameters()
+        self._processes = processes
         self._learning_rate = table_learning_rate
         self._adagrad = optimizer == "adagrad"
         self._mean = mean
@@ -127,50 +133,54 @@ class CompiledLearner(Learner):
             for i, c in enumerate(columns)
         ]
 
-    def _gather(self, side: str, items: np.ndarray) -> tuple[Tensor, list[_Bags]]:
-        inputs = torch.zeros(len(items), self._columns[side][-1].start + self._width)
+    def _gather(self, side: str, items: np.ndarray, part: slice) -> tuple[Tensor, list[_Bags]]:
+        """List the bags of `items`, and gather those of a part of them: the part's inputs, and all bags."""
+        inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
         listed = []
         for c in self._columns[side]:
             rows = np.empty(bags.count_rows(c.offsets, items), dtype=np.int32)
             ends = np.empty(len(items), dtype=np.int64)
             bags.list_rows(c.offsets, c.indices, items, rows, ends)
             weight = self._tables[c.table].weight
-            bags.gather_bags(rows, ends, weight, self._mean, inputs.numpy(), c.start)
+            first = ends[part.start - 1] if part.start else 0
+            bags.gather_bags(rows[first:], ends[part] - first, weight, self._mean, inputs.numpy(), c.start)
             listed.append(_Bags(c, rows, ends))
         return inputs, listed
 
     @torch.no_grad()
     def embed(self, side: str, items: Tensor) -> Tensor:  # noqa: D102
-        return self._towers[side].dense(self._gather(side, items.numpy())[0])
+        return self._towers[side].dense(self._gather(side, items.numpy(), slice(0, len(items)))[0])
 
     def take(self, side: str, items: Tensor) -> None:  # noqa: D102
-        inputs, listed = self._gather(side, items.numpy())
+        inputs, listed = self._gather(side, items.numpy(), self._processes.part(len(items)))
         embeddings = self._towers[side].dense(inputs.requires_grad_())
         # A leaf of its own: the towers' graphs are then two, and can be walked at the same time.
         self._taken[side] = _Batch(listed, inputs, embeddings, embeddings.detach().requires_grad_())
 
     def descend(self, batch: BatchItems, terms: Terms) -> Step:  # noqa: D102
         left, right = self._taken.pop("left"), self._taken.pop("right")
-        loss, penalty = terms(batch, left.leaf, right.leaf)
-        finite(loss, penalty).backward()
-        self.side_by_side(lambda: _walk_back(left), lambda: _walk_back(right))
+        loss, penalty = terms(part_of(batch, self._processes), left.leaf, right.leaf)
+        mean_loss = checked_loss(loss, penalty, self._processes)
+        ((loss + penalty) / self._processes.count).backward()
+        slopes = self.side_by_side(lambda: _walk_back(left), lambda: _walk_back(right))
         if self._optimizer is not None:
+            self._processes.add_gradients(self._dense_parameters)
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
+        wholes = [self._processes.gather(slope).numpy() for slope in slopes]
+        sides = list(zip((left.bags, right.bags), wholes, strict=True))
         first, second = self._shares
-        self.side_by_side(lambda: self._update(first, left, right), lambda: self._update(second, left, right))
-        return Step(loss.detach(), left.leaf.detach(), right.leaf.detach())
+        self.side_by_side(lambda: self._update(first, sides), lambda: self._update(second, sides))
+        return Step(mean_loss, left.leaf.detach(), right.leaf.detach())
 
-    def _update(self, tables: Sequence[str], left: _Batch, right: _Batch) -> None:
+    def _update(self, tables: Sequence[str], sides: Sequence[tuple[list[_Bags], np.ndarray]]) -> None:
         """Update the rows of some tables; a table belongs to one thread, so nothing is written twice."""
         for name in tables:
             table = self._tables[name]
-            used = [(batch, b) for batch in (left, right) for b in batch.bags if b.column.table == name]
-            table.make_room(sum(len(b.rows) for _, b in used))
+            used = [(b, gradient) for listed, gradient in sides for b in listed if b.column.table == name]
+            table.make_room(sum(len(b.rows) for b, _ in used))
             count = 0
-            for batch, b in used:
-                assert batch.inputs.grad is not None
-                gradient = batch.inputs.grad.numpy()
+            for b, gradient in used:
                 sums = (table.slots, table.met, table.sums, count)
                 count = bags.sum_gradients(b.rows, b.ends, gradient, b.column.start, self._mean, *sums)
             touched = (table.slots, table.met, table.sums, count, self._learning_rate)
@@ -215,10 +225,12 @@ class CompiledLearner(Learner):
             own.copy_(state["accumulated"][name])
 
 
-def _walk_back(batch: _Batch) -> None:
-    """Take the gradient from the embeddings down to the dense parameters and the inputs."""
+def _walk_back(batch: _Batch) -> Tensor:
+    """Take the gradient from the embeddings down to the dense parameters, and to the inputs: the latter."""
     assert batch.leaf.grad is not None
     torch.autograd.backward(batch.embeddings, batch.leaf.grad)
+    assert batch.inputs.grad is not None
+    return batch.inputs.grad
 
 
 def _even_shares(costs: Mapping[str, float]) -> tuple[list[str], list[str]]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gramrun.model.optimizers import OptimizerName, make_optimizer
 from gramrun.model.towers import TwoTower
+from gramrun.processes import ALONE, Processes
 
 T = TypeVar("T")
 
@@ -44,8 +45,8 @@ class Step:
     """What a step saw, before it changed the parameters.
 
     Attributes:
-        loss: the observed-pair loss, a scalar.
-        left: u, shape (B', k), without a graph; good until the next step.
+        loss: the observed-pair loss over the whole batch, a scalar.
+        left: u of this process's part, shape (B'/N, k), without a graph; good until the next step.
         right: v, likewise.
     """
 
@@ -62,19 +63,24 @@ class NotFinite(ArithmeticError):
     """The objective is no number any more."""
 
 
-def finite(loss: Tensor, penalty: Tensor) -> Tensor:
-    """The objective, loss + penalty.
+def part_of(batch: BatchItems, processes: Processes) -> BatchItems:
+    """What this process has to do of a batch."""
+    return BatchItems(*(processes.share(column) for column in (batch.pairs, batch.left, batch.right)))
+
+
+def checked_loss(loss: Tensor, penalty: Tensor, processes: Processes) -> Tensor:
+    """The mean over the processes of the observed-pair loss.
 
     Raises:
-        NotFinite: when it is infinite or no number.
+        NotFinite: in all of them, when the mean objective, loss + penalty, is infinite or no number.
     """
-    objective = loss + penalty
-    if not torch.isfinite(objective):
+    means = processes.mean(torch.stack([loss.detach(), penalty.detach()]))
+    if not torch.isfinite(means.sum()):
         raise NotFinite(
-            f"the objective is {objective.item():g} (loss {loss.item():g}, weighted term over all pairs "
-            f"{penalty.item():g})"
+            f"the objective is {float(means.sum()):g} (loss {float(means[0]):g}, weighted term over all "
+            f"pairs {float(means[1]):g})"
         )
-    return objective
+    return means[0]
 
 
 class Learner(ABC):
@@ -100,7 +106,7 @@ class Learner(ABC):
 
     @abstractmethod
     def take(self, side: str, items: Tensor) -> None:
-        """Take one side of the batch B', int64, shape (B',), for the next `descend`."""
+        """Take one side of the batch B', int64, shape (B',), for the next `descend`: of all processes."""
 
     @abstractmethod
     def descend(self, batch: BatchItems, terms: Terms) -> Step:
@@ -140,6 +146,7 @@ class PlainLearner(Learner):
         optimizer: which.
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
+        processes: that have a replica of the model each.
     """
 
     def __init__(
@@ -148,9 +155,11 @@ class PlainLearner(Learner):
         optimizer: OptimizerName,
         table_learning_rate: float,
         dense_learning_rate: float,
+        processes: Processes = ALONE,
     ) -> None:
         self.device = model.device
         self._model = model
+        self._processes = processes
         self._optimizer = make_optimizer(model, optimizer, table_learning_rate, dense_learning_rate)
         self._taken: dict[str, Tensor] = {}
 
@@ -162,16 +171,17 @@ class PlainLearner(Learner):
         return self._model.left_embeddings(items) if side == "left" else self._model.right_embeddings(items)
 
     def take(self, side: str, items: Tensor) -> None:  # noqa: D102
-        self._taken[side] = self._embed(side, items)
+        self._taken[side] = self._embed(side, self._processes.share(items))
 
     def descend(self, batch: BatchItems, terms: Terms) -> Step:  # noqa: D102
         u, v = self._taken.pop("left"), self._taken.pop("right")
-        loss, penalty = terms(batch, u, v)
-        objective = finite(loss, penalty)
+        loss, penalty = terms(part_of(batch, self._processes), u, v)
+        mean_loss = checked_loss(loss, penalty, self._processes)
         self._optimizer.zero_grad(set_to_none=True)
-        objective.backward()
+        ((loss + penalty) / self._processes.count).backward()
+        self._processes.add_gradients(self._model.parameters())
         self._optimizer.step()
-        return Step(loss.detach(), u.detach(), v.detach())
+        return Step(mean_loss, u.detach(), v.detach())
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         return self._optimizer.state_dict()

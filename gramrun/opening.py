@@ -1,0 +1,72 @@
+"""What the options of a command that trains name: its configuration, run directory and trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gramrun import checkpoints, runs
+from gramrun.caches import check_caches
+from gramrun.config import RunConfig
+from gramrun.config_loading import load_config
+from gramrun.data.shards import PreparedCorpus
+from gramrun.errors import InputError
+from gramrun.processes import ALONE, Processes
+from gramrun.runs import Kind, Run
+from gramrun.training import Trainer
+
+
+def resolve(
+    config: Path | None, output: Path | None, settings: list[str], *, resume: bool, force: bool
+) -> tuple[RunConfig, Path]:
+    """The configuration and the run directory that the options name.
+
+    Raises:
+        InputError: when the options contradict one another or name too little.
+        ConfigError: when the configuration cannot be used.
+    """
+    if resume and force:
+        raise InputError("--resume goes on with a run and --force replaces it; give one of them")
+    if config is None:
+        if not (resume and output):
+            raise InputError("give --config FILE, or --resume with --output RUN")
+        config = runs.open_run(output).path / runs.CONFIG
+    resolved = load_config(RunConfig, config, settings)
+    return resolved, output or runs.default_path(config, resolved.train.seed)
+
+
+def open_run(
+    kind: Kind,
+    path: Path,
+    config: RunConfig,
+    corpus: PreparedCorpus,
+    processes: Processes = ALONE,
+    *,
+    resume: bool,
+    force: bool,
+) -> tuple[Run, Trainer]:
+    """Open the run directory, new or again, and make a trainer at step 0 of it.
+
+    Of several processes the first alone looks into the directory and writes it.
+
+    Raises:
+        InputError: when there is a run and neither `resume` nor `force`, or none to resume.
+        ConfigError: when the configuration does not fit the corpus or the machine.
+    """
+    if not processes.first:
+        return Run(path, config), Trainer(config, corpus, processes)
+    if resume:
+        run = runs.reopen(path, kind, config, corpus.content_hash)
+        return run, Trainer(config, corpus, processes)
+    runs.check_free(path, force=force)
+    # Before the directory: what does not fit the corpus writes nothing.
+    trainer = Trainer(config, corpus, processes)
+    watching = config.gram_error.estimators if kind == "gram-error" else ()
+    check_caches(config, watching, corpus, trainer.objective.companion_dim)
+    checkpoints.check_disk(path, trainer)
+    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+
+
+def restore(run: Run, trainer: Trainer, *, resume: bool) -> dict[str, Any]:
+    """What the newest checkpoint holds beside the trainer's state, which it brings to the trainer."""
+    return checkpoints.restore(run, trainer) if resume else {}
