@@ -25,17 +25,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import torch
 
+from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.step_time import RESULTS, measure, table
 from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 from gramrun.data.shards import PreparedCorpus
 from gramrun.gramian.sagram import SAGram
 from gramrun.provenance import provenance
@@ -64,44 +62,6 @@ PAGES_MODEL = (
     "train.gravity=10",
     "train.learning_rate=0.01",
 )
-
-
-def pages_corpus(folder: Path, *, pages: int = 85_000, links: int = 4_600_000) -> PreparedCorpus:
-    """A corpus of the size of Simple Wikipedia in `folder`, which must not exist; links are drawn by chance.
-
-    Both sides are the same pages with the same features, so that the towers share every table.
-
-    Args:
-        folder: where the shards go.
-        pages: how many pages.
-        links: how many links are drawn; repeated ones are dropped.
-    """
-    random = np.random.default_rng(0)
-
-    def bag(name: str, vocabulary: int, values: int) -> Feature:
-        offsets = np.arange(pages + 1, dtype=np.int64) * values
-        return Feature(name, name, offsets, random.integers(vocabulary, size=pages * values, dtype=np.int32))
-
-    sizes = {"page": pages, "ngram": 8300, "category": 6100}
-    features = (
-        one_hot("page", "page", np.arange(pages)),
-        bag("ngram", sizes["ngram"], 10),
-        bag("category", sizes["category"], 4),
-    )
-    popular = (pages * random.random(links) ** 3).astype(np.int64)  # a few pages receive most links
-    pairs = np.unique(random.integers(pages, size=links) * pages + popular)
-    left, right = np.divmod(pairs, pages)
-    corpus = Corpus(
-        name="pages",
-        left=Side("page", pages, features),
-        right=Side("page", pages, features),
-        vocabularies={name: pd.DataFrame({"key": np.arange(n).astype(str)}) for name, n in sizes.items()},
-        pair_left=left.astype(np.int32),
-        pair_right=right.astype(np.int32),
-    )
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin=origin)
-    return shards.open_corpus(folder)
 
 
 def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], PreparedCorpus]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import yaml
 
 from experiments import (
@@ -13,9 +14,11 @@ from experiments import (
     estimator_cost,
     evaluation_speed,
     known_optimum,
+    pages,
     reproduce,
     resume_cost,
     scheduling,
+    step_parts,
     step_time,
 )
 from gramrun import ranking
@@ -119,7 +122,7 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     sizes = ("model.embedding_dim=4", "train.batch_size=16", "estimator.gramian_batch_size=16")
     monkeypatch.setattr(estimator_cost, "BATCHES", sizes)
     monkeypatch.setattr(step_time, "STEPS", 2)
-    corpus = estimator_cost.pages_corpus(tmp_path / "pages", pages=50, links=600)
+    corpus = pages.pages_corpus(tmp_path / "pages", pages=50, links=600)
     assert corpus.left.features[0].vocabulary == corpus.right.features[0].vocabulary  # one table for both
     model = ("model.hidden=[8, 4]", "model.input_dim=3")
     steppers, memory, rebuilds = estimator_cost.contenders(None, model, corpus, tmp_path)
@@ -140,6 +143,64 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     assert first.startswith("| sampling |")
     assert first.endswith("| 1.00 (1.00–1.00) | 144 B |")
     assert second.count("|") == first.count("|")
+
+
+def pages_of_two_layers(folder):
+    """50 pages in a folder, and a config of towers 9 → 8 → 4 with batches of 16 and Gramian batches of 12."""
+    corpus = pages.pages_corpus(folder / "pages", pages=50, links=600)
+    config = yaml.safe_load((SETTINGS.parents[1] / "wikipedia-simple" / "paper-sogram.yaml").read_text())
+    config["model"] |= {"hidden": [8], "input_dim": 3, "embedding_dim": 4}
+    config["train"]["batch_size"] = config["estimator"]["gramian_batch_size"] = 16
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file, corpus
+
+
+def test_the_products_of_a_step(tmp_path):
+    """Those of a small step, by hand."""
+    file, corpus = pages_of_two_layers(tmp_path)
+    config = load_config(RunConfig, file, ["estimator.gramian_batch_size=12"])
+    tower = [(12, 9, 8), (12, 8, 4), (4, 12, 4)]  # forward on B, and its Gramian
+    tower += [(16, 9, 8), (16, 8, 4), (16, 4, 4)]  # forward on B', times the Gramian
+    tower += [(4, 16, 8), (16, 4, 8), (8, 16, 9), (16, 8, 9)]  # gradients of weights and inputs, from the top
+    assert step_time.products(config, corpus) == tower * 2
+    linear = load_config(RunConfig, file, ["estimator.gramian_batch_size=12", "model.hidden=[]"])
+    assert step_time.products(linear, corpus) == [(4, 12, 4), (16, 4, 4)] * 2
+    next(step_time.bare_steps(tower))
+
+
+def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(step_time, "STEPS", 2)
+    monkeypatch.setattr(step_time, "PARTS_STEPS", 5)
+    monkeypatch.setattr(step_time, "ENGINES", {**step_time.ENGINES, "sgd": ("train.optimizer=sgd",)})
+    threads = torch.get_num_threads()
+    try:
+        timed = step_time.time_workload(*pages_of_two_layers(tmp_path)[:1], tmp_path / "pages", 2, rounds=1)
+    finally:
+        torch.set_num_threads(threads)
+    assert set(timed["ms"]) == {step_time.BARE, step_time.PLAIN, *step_time.ENGINES}
+    assert all(ms > 0 for times in timed["ms"].values() for ms in times)
+    parts = timed["parts"]
+    assert list(parts)[-1] == step_parts.REST
+    assert {"dense forward of B'", "dense backward", "table update", "drawing B' and B"} < set(parts)
+    assert all(ms > 0 for ms in parts.values()), parts
+    text = step_parts.parts_table({1: parts, 2: parts}, "toy")
+    assert text.splitlines()[-1].count("100%") == 2
+
+
+def test_a_part_is_not_counted_within_another(monkeypatch):
+    clock = {"now": 0.0}
+    monkeypatch.setattr(step_parts.time, "perf_counter", lambda: clock["now"])
+
+    def spend(seconds):
+        clock["now"] += seconds
+
+    watch = step_parts.Stopwatch()
+    inner = watch.timed("inner", spend)
+    outer = watch.timed(lambda: "outer", lambda: (spend(1), inner(2), spend(4), inner(8)))
+    outer()
+    inner(16)
+    assert watch.seconds == {"inner": 26, "outer": 5}
 
 
 def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):

@@ -1,0 +1,143 @@
+"""Where the time of a compiled step goes: a stopwatch around each of its parts.
+
+A part's time is its own: what a part within it takes is not counted twice. Two towers side by side run on two
+threads, so the times of all threads are added up and divided by their number; what is then missing from the
+step's time on the clock is Python between the parts, and threads that wait for each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from gramrun.data.shards import PreparedCorpus
+from gramrun.gramian.population import Population
+from gramrun.model import bags, learners
+from gramrun.model.learners import CompiledLearner
+from gramrun.model.towers import Tower
+from gramrun.training import Trainer
+
+REST = "the rest: Python between the parts, waiting"
+
+
+class Stopwatch:
+    """Seconds by part, of all threads together."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._running = threading.local()
+        self._lock = threading.Lock()
+
+    def timed(self, part: str | Callable[[], str], function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose time counts for a part, or for the one that a function names when called."""
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            name = part if isinstance(part, str) else part()
+            inner: list[float] = getattr(self._running, "inner", [])
+            self._running.inner = [*inner, 0.0]
+            started = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                seconds = time.perf_counter() - started
+                within = self._running.inner[-1]
+                self._running.inner = self._running.inner[:-1]
+                if self._running.inner:
+                    self._running.inner[-1] += seconds
+                with self._lock:
+                    self.seconds[name] += seconds - within
+
+        return call
+
+
+def _forward() -> str:
+    which = "B'" if torch.is_grad_enabled() else "the Gramian batch B"
+    return f"dense forward of {which}"
+
+
+@contextmanager
+def watched(trainer: Trainer) -> Iterator[Stopwatch]:
+    """Time the parts of a trainer's steps; it must have the compiled learner."""
+    watch, learner = Stopwatch(), trainer.learner
+    assert isinstance(learner, CompiledLearner)
+    parts: list[tuple[object, str, str | Callable[[], str]]] = [
+        (trainer._batches, "batch", "drawing B' and B"),
+        (Population, "draw", "drawing B' and B"),
+        (bags, "count_rows", "listing the rows of their bags"),
+        (bags, "list_rows", "listing the rows of their bags"),
+        (learner, "_gather", "making room for the inputs"),
+        (bags, "gather_bags", "gathering the rows"),
+        (Tower, "dense", _forward),
+        (trainer, "show", "Gramian update"),
+        (trainer.objective, "terms", "objective and its gradient"),
+        (torch.Tensor, "backward", "objective and its gradient"),
+        (learners, "_walk_back", "dense backward"),
+        (bags, "sum_gradients", "summing the rows' gradients"),
+        (bags, "update_adagrad", "table update"),
+        (bags, "update_sgd", "table update"),
+    ]
+    if learner._optimizer is not None:
+        parts += [(learner._optimizer, name, "dense update") for name in ("step", "zero_grad")]
+    with ExitStack() as stack:
+        for owner, name, part in parts:
+            stack.enter_context(patch.object(owner, name, watch.timed(part, getattr(owner, name))))
+        yield watch
+
+
+def account(trainer: Trainer, steps: int) -> dict[str, float]:
+    """Milliseconds a step of every part, in the order of a step; with `REST` they add up to the step's.
+
+    Args:
+        trainer: with the compiled learner, warmed up.
+        steps: how many to take.
+    """
+    stepper = trainer.steps()
+    with watched(trainer) as watch:
+        started = time.perf_counter()
+        for _ in range(steps):
+            next(stepper)
+        seconds = time.perf_counter() - started
+    towers = 1 if trainer.learner._helper is None else 2  # type: ignore[attr-defined]
+    parts = {name: 1e3 * taken / towers / steps for name, taken in watch.seconds.items()}
+    return {**parts, REST: 1e3 * seconds / steps - sum(parts.values())}
+
+
+def parts_table(by_threads: Mapping[int, Mapping[str, float]], title: str) -> str:
+    """A Markdown table of the parts of a step, ms and share, a column for each number of threads."""
+    totals = {threads: sum(parts.values()) for threads, parts in by_threads.items()}
+    lines = [
+        f"### {title}",
+        "",
+        "| part |" + "".join(f" ms, {threads} threads | share |" for threads in by_threads),
+        "|---|" + "---|---|" * len(by_threads),
+    ]
+    names = dict.fromkeys(name for parts in by_threads.values() for name in parts if name != REST)
+    for name in [*names, REST]:
+        cells = ((parts.get(name, 0.0), totals[threads]) for threads, parts in by_threads.items())
+        lines.append(f"| {name} |" + "".join(f" {ms:.2f} | {ms / total:.0%} |" for ms, total in cells))
+    lines.append("| the step |" + "".join(f" {total:.2f} | 100% |" for total in totals.values()))
+    return "\n".join(lines)
+
+
+def distinct_items(corpus: PreparedCorpus, sizes: tuple[int, ...] = (1024, 2048)) -> dict[int, float]:
+    """How many distinct items a batch of so many pairs has, on average over both sides."""
+    random = np.random.default_rng(0)
+    columns = (np.asarray(corpus.train.left), np.asarray(corpus.train.right))
+    return {
+        size: float(
+            np.mean(
+                [len(np.unique(c[random.integers(len(c), size=size)])) for c in columns for _ in range(50)]
+            )
+        )
+        for size in sizes
+    }
