@@ -21,8 +21,8 @@ import torch
 
 from gramrun.data.shards import PreparedCorpus
 from gramrun.gramian.population import Population
-from gramrun.model import bags, learners
-from gramrun.model.learners import CompiledLearner
+from gramrun.model import bags, compiled_learner
+from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.towers import Tower
 from gramrun.training import Trainer
 
@@ -81,7 +81,7 @@ def watched(trainer: Trainer) -> Iterator[Stopwatch]:
         (trainer, "show", "Gramian update"),
         (trainer.objective, "terms", "objective and its gradient"),
         (torch.Tensor, "backward", "objective and its gradient"),
-        (learners, "_walk_back", "dense backward"),
+        (compiled_learner, "_walk_back", "dense backward"),
         (bags, "sum_gradients", "summing the rows' gradients"),
         (bags, "update_adagrad", "table update"),
         (bags, "update_sgd", "table update"),
