@@ -12,14 +12,14 @@ import torch
 from gramrun.caches import cache_bytes, check_caches
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
-from gramrun.models import check_fits, make_model
+from gramrun.models import check_fits
 from gramrun.objectives import companion_dim
+from gramrun.peak_memory import STATE_FLOATS, count_parameters, peak_memory
 from gramrun.provenance import provenance
 from gramrun.room import available_disk, available_memory, size_text
 from gramrun.training import Trainer
 
 _TIMED_STEPS = 50
-_OPTIMIZER_COPIES = {"adagrad": 1, "adam": 2, "sgd": 0}  # state floats per parameter, as torch keeps them
 
 
 def describe_machine() -> Iterator[str]:
@@ -55,8 +55,7 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     steps = config.train.total_steps(len(corpus.train))
     epochs = steps * config.train.batch_size / len(corpus.train)
     yield f"steps: {steps:,} of batch {config.train.batch_size:,} ({epochs:.2f} epochs)"
-    parameters = sum(p.numel() for p in make_model(config, corpus).parameters())
-    yield f"parameters: {parameters:,}"
+    yield f"parameters: {count_parameters(config, corpus):,}"
     companions = companion_dim(config, corpus)
     sections = [config.estimator, *config.gram_error.estimators]
     check_caches(config, sections, corpus, companions)
@@ -65,15 +64,14 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         for group in (sections[:1], sections[1:])
         for is_mapped in (False, True)
     )
-    copies = 1 + _OPTIMIZER_COPIES[config.train.optimizer]
-    shards = sum(file["bytes"] for file in corpus.manifest["files"].values())
-    total = 4 * parameters * copies + caches + shards
+    peak = peak_memory(config, corpus, companions)
     yield (
-        f"memory: {size_text(total)} = parameters and optimizer {size_text(4 * parameters * copies)}, "
-        f"Gramian caches {size_text(caches)}, mapped shards {size_text(shards)}; "
-        "about 400 MB for python and torch on top"
+        f"memory: {size_text(peak.total)} at its peak = process {size_text(peak.process)}, parameters "
+        f"{size_text(peak.parameters)}, optimizer {size_text(peak.optimizer)}, populations "
+        f"{size_text(peak.populations)}, Gramian caches {size_text(peak.caches)}, mapped files "
+        f"{size_text(peak.files)}, evaluation, batches or start {size_text(peak.work)}"
     )
-    whole = 4 * parameters * copies + caches + mapped
+    whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + caches + mapped
     saved = config.train.checkpoints_kept + 1  # and the one being written
     yield f"disk: {size_text(saved * whole)} for checkpoints, {size_text(mapped)} for caches"
     if watched or watched_mapped:

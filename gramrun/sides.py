@@ -84,4 +84,14 @@ class TrainingSide:
 
 def embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
     """Embed any number of items: shape (len(items), k)."""
-    return torch.cat([embed(chunk) for chunk in items.split(_EMBED_CHUNK)])
+    first, *others = items.split(_EMBED_CHUNK)
+    rows = embed(first)
+    if not others:
+        return rows
+    embeddings = rows.new_empty(len(items), rows.shape[1])  # joined at the end, they would take it twice
+    embeddings[: len(first)] = rows
+    done = len(first)
+    for chunk in others:
+        embeddings[done : done + len(chunk)] = embed(chunk)
+        done += len(chunk)
+    return embeddings

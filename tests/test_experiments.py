@@ -13,6 +13,7 @@ from experiments import (
     datasets,
     estimator_cost,
     evaluation_speed,
+    growth,
     known_optimum,
     pages,
     reproduce,
@@ -186,6 +187,19 @@ def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
     assert all(ms > 0 for ms in parts.values()), parts
     text = step_parts.parts_table({1: parts, 2: parts}, "toy")
     assert text.splitlines()[-1].count("100%") == 2
+
+
+def test_growth_at_toy_sizes(tmp_path, monkeypatch):
+    monkeypatch.setattr(step_time, "STEPS", 2)
+    folders = {"1K": tmp_path / "1K", "2K": tmp_path / "2K"}
+    for pages_of, folder in zip((1000, 2000), folders.values(), strict=True):
+        growth.write(folder, {"pages": pages_of, "links": 9000})
+    timed = growth.time_steps(folders, rounds=1)
+    assert list(timed["ms"]) == list(timed["start"]) == ["1K", "2K"]
+    memory = {name: {"peak": 2e9, "predicted": 1.9e9} for name in folders}
+    lines = growth.report(timed, memory).splitlines()
+    assert lines[-2].startswith("| 1K |")
+    assert lines[-1].endswith(" | 2.00 | 0.95 |")
 
 
 def test_a_part_is_not_counted_within_another(monkeypatch):

@@ -142,17 +142,25 @@ class SAGram(GramianEstimator):
             for chunk in chunks:
                 self._store(chunk.items, _Rows(chunk.embeddings.detach(), chunk.companions))
         else:
-            whole = list(chunks)
-            order = torch.cat([chunk.items for chunk in whole]).argsort()
-            embeddings = torch.cat([chunk.embeddings.detach() for chunk in whole])[order]
-            companions = [chunk.companions for chunk in whole if chunk.companions is not None]
-            by_item = torch.cat(companions)[order] if companions else None
+            embeddings, by_item = self._by_item(chunks)
             pair_items = self.population.pair_items.to(embeddings.device)
             for pairs in torch.arange(len(pair_items), device=embeddings.device).split(_REBUILD_CHUNK):
                 items = pair_items[pairs].long()
                 self._store(pairs, _Rows(embeddings, by_item).at(items))
         self.rebuild()
         self.moments.copy_(self.cache_moments)
+
+    def _by_item(self, chunks: Iterable[GramianBatch]) -> tuple[Tensor, Tensor | None]:
+        """The embeddings and companions of all items, in the order of the items."""
+        count = len(self.population.item_weights)
+        embeddings, by_item = self.moments.new_zeros(count, self.cache.shape[1]), None
+        for chunk in chunks:
+            embeddings[chunk.items] = chunk.embeddings.detach()
+            if chunk.companions is not None:
+                if by_item is None:
+                    by_item = chunk.companions.new_zeros(count, chunk.companions.shape[1])
+                by_item[chunk.items] = chunk.companions
+        return embeddings, by_item
 
     @torch.no_grad()
     def rebuild(self) -> None:
