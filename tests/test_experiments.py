@@ -1,6 +1,7 @@
 """The main job itself, at toy size: two methods, two seeds, a planted corpus; and parts of other experiments."""
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,12 @@ from experiments import (
     scheduling,
     step_parts,
     step_time,
+    time_to_quality,
 )
 from gramrun import ranking
 from gramrun.config import PrepareConfig, RunConfig
 from gramrun.config_loading import load_config
+from gramrun.data.shards import open_corpus
 from gramrun.errors import RunError
 
 METHODS = (
@@ -33,6 +36,7 @@ METHODS = (
     datasets.Method("paper-sampling", "Second table", "sampling"),
 )
 TOY = datasets.Dataset("toy", "synthetic", METHODS, settings=("synthetic.left_items=300",), seeds=(0, 1))
+quality = time_to_quality.quality
 SETTINGS = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
 
@@ -200,6 +204,36 @@ def test_growth_at_toy_sizes(tmp_path, monkeypatch):
     lines = growth.report(timed, memory).splitlines()
     assert lines[-2].startswith("| 1K |")
     assert lines[-1].endswith(" | 2.00 | 0.95 |")
+
+
+def test_time_to_quality_at_toy_size(toy, monkeypatch):
+    """Both kinds of curve on a planted corpus, their time without evaluations, and the table's arithmetic."""
+    datasets.prepare(TOY)
+    corpus = open_corpus(Path("data/toy"))
+    monkeypatch.setattr(time_to_quality, "EVERY", 10)
+    monkeypatch.setattr(time_to_quality, "quality", lambda *arguments: time.sleep(0.2) or quality(*arguments))
+    trained = time_to_quality.gramrun_curve(
+        Path("configs/toy/sogram.yaml"), corpus, ("train.epochs=null", "train.steps=25"), 0
+    )
+    assert len(trained) == 3
+    baseline = SETTINGS.parents[1] / "movielens-1m" / "implicit-als.yaml"
+    fitted = time_to_quality.implicit_curve(baseline, corpus, ("baseline.sweeps=4",), 0)
+    assert len(fitted) == 4
+    for curve in (trained, fitted):
+        seconds = [at for at, _ in curve]
+        assert seconds == sorted(seconds)
+        assert seconds[-1] - seconds[0] < 0.2 * (len(curve) - 1)
+        assert all(0 < value < 1 for _, value in curve)
+    found = {
+        time_to_quality.REFERENCE: [[(1.0, 0.1), (2.0, 0.3)], [(1.0, 0.2), (3.0, 0.4)]],
+        "SOGram": [[(4.0, 0.25)], [(6.0, 0.3), (8.0, 0.2)]],
+    }
+    text = time_to_quality.report(found, (0.2, 0.35), threads=2)
+    assert (
+        "| implicit ALS | 1.50 (1.00–2.00) [1.0] | – | 2.50 (2.00–3.00) [1.0] | 0.3500 (0.3000–0.4000) |"
+        in text
+    )
+    assert "| SOGram | 5.00 (4.00–6.00) [4.0] | – | 5.00 (4.00–6.00) [2.0] | 0.2750 (0.2500–0.3000) |" in text
 
 
 def test_a_part_is_not_counted_within_another(monkeypatch):

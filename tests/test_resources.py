@@ -75,14 +75,14 @@ def test_the_peak_of_a_small_run(small, tmp_path):
     "more",
     [
         ("estimator.name=sogram", "evaluation.left_items=1000", "evaluation.candidates=1000"),
-        ("estimator.name=sogram", "evaluation.splits=[validation]"),
+        ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
         ("estimator.name=sagram", "evaluation.left_items=1000"),
         ("estimator.name=sagram", "estimator.cache=pair", "evaluation.left_items=1000"),
         ("train.engine=plain", "evaluation.left_items=1000"),
         ("train.optimizer=adam", "train.steps=50", "evaluation.left_items=1000"),
         ("model.hidden=[]", "evaluation.left_items=1000"),
     ],
-    ids=lambda more: " ".join(more[:2]),
+    ids=" ".join,
 )
 def test_the_peak_of_a_large_run(large, tmp_path, more):
     config = yaml.safe_load(PAPER.read_text())

@@ -14,6 +14,8 @@ Reference: Hu, Koren and Volinsky (2008); Takács, Pilászy and Tikk (2011) for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -47,6 +49,7 @@ def fit_implicit_als(
     confidence: float,
     iterations: int,
     seed: int,
+    after_sweep: Callable[[Tensor, Tensor], object] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Factorise the matrix of training pairs.
 
@@ -60,6 +63,7 @@ def fit_implicit_als(
         confidence: c of the observed pairs; the package calls it alpha.
         iterations: each solves all left, then all right items.
         seed: of the random start.
+        after_sweep: called with both factors after each iteration; they change in the next.
 
     Returns:
         float32, shapes (left items, k) and (right items, k), to be ranked by inner product.
@@ -86,8 +90,13 @@ def fit_implicit_als(
             num_threads=torch.get_num_threads(),
             random_state=seed,
         )
+
+        def report(*_: object) -> None:
+            if after_sweep is not None:
+                after_sweep(torch.from_numpy(model.user_factors), torch.from_numpy(model.item_factors))
+
         try:
-            model.fit(matrix, show_progress=False)
+            model.fit(matrix, show_progress=False, callback=report)
         except ModelFitError as error:
             raise RunError(f"implicit ALS broke down ({error}); raise baseline.regularization") from error
     return torch.from_numpy(model.user_factors), torch.from_numpy(model.item_factors)
