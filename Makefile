@@ -51,11 +51,13 @@ test: $(VENV)/.installed-dev smoke lint
 test-all: $(VENV)/.installed-dev smoke lint
 	$(BIN)/python -m pytest -n $(JOBS)
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.step_time
 	$(BIN)/python -m experiments.estimator_cost
 	$(BIN)/python -m experiments.evaluation_speed
 	$(BIN)/python -m experiments.resume_cost
+	$(BIN)/python -m experiments.growth
+	$(BIN)/python -m experiments.time_to_quality
 	$(BIN)/python -m experiments.prepare_speed --sizes 1m simple-scale
 
 lint: $(VENV)/.installed-dev
