@@ -1,8 +1,8 @@
 """Where the time of a compiled step goes: a stopwatch around each of its parts.
 
-A part's time is its own: what a part within it takes is not counted twice. Two towers side by side run on two
-threads, so the times of all threads are added up and divided by their number; what is then missing from the
-step's time on the clock is Python between the parts, and threads that wait for each other.
+A part's time is its own: what a part within it takes is not counted twice. What counts is the thread that
+takes the steps, whose parts add up to the step's time on the clock. Where the towers work side by side, it
+embeds and walks back the right one and updates its share of the tables, and then waits for the left one's.
 """
 
 from __future__ import annotations
@@ -26,36 +26,34 @@ from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.towers import Tower
 from gramrun.training import Trainer
 
-REST = "the rest: Python between the parts, waiting"
+REST = "the rest: Python between the parts"
 
 
 class Stopwatch:
-    """Seconds by part, of all threads together."""
+    """Seconds by part, of the thread that made it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self._running = threading.local()
-        self._lock = threading.Lock()
+        self._within: list[float] = []  # seconds of the parts inside each part that is running
+        self._thread = threading.get_ident()
 
     def timed(self, part: str | Callable[[], str], function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, whose time counts for a part, or for the one that a function names when called."""
 
         @functools.wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return function(*arguments, **named)
             name = part if isinstance(part, str) else part()
-            inner: list[float] = getattr(self._running, "inner", [])
-            self._running.inner = [*inner, 0.0]
+            self._within.append(0.0)
             started = time.perf_counter()
             try:
                 return function(*arguments, **named)
             finally:
                 seconds = time.perf_counter() - started
-                within = self._running.inner[-1]
-                self._running.inner = self._running.inner[:-1]
-                if self._running.inner:
-                    self._running.inner[-1] += seconds
-                with self._lock:
-                    self.seconds[name] += seconds - within
+                self.seconds[name] += seconds - self._within.pop()
+                if self._within:
+                    self._within[-1] += seconds
 
         return call
 
@@ -85,6 +83,7 @@ def watched(trainer: Trainer) -> Iterator[Stopwatch]:
         (bags, "sum_gradients", "summing the rows' gradients"),
         (bags, "update_adagrad", "table update"),
         (bags, "update_sgd", "table update"),
+        (compiled_learner, "wait", "waiting for the other tower"),
     ]
     if learner._optimizer is not None:
         parts += [(learner._optimizer, name, "dense update") for name in ("step", "zero_grad")]
@@ -107,8 +106,7 @@ def account(trainer: Trainer, steps: int) -> dict[str, float]:
         for _ in range(steps):
             next(stepper)
         seconds = time.perf_counter() - started
-    towers = 1 if trainer.learner._helper is None else 2  # type: ignore[attr-defined]
-    parts = {name: 1e3 * taken / towers / steps for name, taken in watch.seconds.items()}
+    parts = {name: 1e3 * taken / steps for name, taken in watch.seconds.items()}
     return {**parts, REST: 1e3 * seconds / steps - sum(parts.values())}
 
 

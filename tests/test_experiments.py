@@ -1,6 +1,7 @@
 """The main job itself, at toy size: two methods, two seeds, a planted corpus; and parts of other experiments."""
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -188,6 +189,7 @@ def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
     parts = timed["parts"]
     assert list(parts)[-1] == step_parts.REST
     assert {"dense forward of B'", "dense backward", "table update", "drawing B' and B"} < set(parts)
+    assert "waiting for the other tower" in parts
     assert all(ms > 0 for ms in parts.values()), parts
     text = step_parts.parts_table({1: parts, 2: parts}, "toy")
     assert text.splitlines()[-1].count("100%") == 2
@@ -249,6 +251,9 @@ def test_a_part_is_not_counted_within_another(monkeypatch):
     outer = watch.timed(lambda: "outer", lambda: (spend(1), inner(2), spend(4), inner(8)))
     outer()
     inner(16)
+    other = threading.Thread(target=inner, args=(32,))
+    other.start()
+    other.join()
     assert watch.seconds == {"inner": 26, "outer": 5}
 
 

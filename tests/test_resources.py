@@ -79,7 +79,7 @@ def test_the_peak_of_a_small_run(small, tmp_path):
         ("estimator.name=sagram", "evaluation.left_items=1000"),
         ("estimator.name=sagram", "estimator.cache=pair", "evaluation.left_items=1000"),
         ("train.engine=plain", "evaluation.left_items=1000"),
-        ("train.optimizer=adam", "train.steps=50", "evaluation.left_items=1000"),
+        ("train.optimizer=adam", "train.steps=20", "evaluation.left_items=1000"),
         ("model.hidden=[]", "evaluation.left_items=1000"),
     ],
     ids=" ".join,
