@@ -111,10 +111,11 @@ def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
 
 
 def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
-    """Check what only the corpus can tell.
+    """Check what only the corpus and the machine can tell.
 
     Raises:
-        ConfigError: when a batch is larger than the training split, or targets are asked for and absent.
+        ConfigError: when a batch is larger than the training split, targets are asked for and absent, or a
+            device is.
     """
     pairs = len(corpus.train)
     for key, size in (
@@ -134,3 +135,4 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
         raise ConfigError(
             f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
         )
+    check_device(config, choose_device(config.device))

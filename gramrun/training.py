@@ -36,7 +36,7 @@ from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.learners import BatchItems, NotFinite
 from gramrun.model.losses import squared_error
-from gramrun.models import check_device, check_fits, choose_device, make_learner, make_model
+from gramrun.models import check_fits, choose_device, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
 from gramrun.processes import ALONE, Processes
 from gramrun.sides import TrainingSide
@@ -81,7 +81,6 @@ class Trainer:
         self.pairs = len(corpus.train)
         self.total_steps = config.train.total_steps(self.pairs)
         self.device = choose_device(config.device)
-        check_device(config, self.device)
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
         self.model = make_model(config, corpus).to(self.device)
