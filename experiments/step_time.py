@@ -11,6 +11,7 @@ MovieLens 1M with linear towers (``linear``), each number of threads in a proces
     plain engine    gramrun with train.engine: plain, everything by torch
     compiled        gramrun as it comes: tables by compiled loops, towers side by side
     ..., previous batch     the same with estimator.batch: previous, the Gramian batch for free
+    ..., bfloat16           the same with model.products: bfloat16 (linear towers have no such products)
 
 Each round times every contender for the same number of steps, in a new random order; what is reported are
 the ratios within a round, so a machine whose speed drifts does not favour anyone. A second table accounts for
@@ -57,6 +58,7 @@ ENGINES = {
     "plain engine": ("train.engine=plain",),
     COMPILED: (),
     f"{COMPILED}, previous batch": ("estimator.batch=previous",),
+    f"{COMPILED}, bfloat16": ("model.products=bfloat16",),
 }
 CONFIGS = {
     "pages": Path("configs/wikipedia-simple/paper-sogram.yaml"),

@@ -33,18 +33,25 @@ _unsigned: Any = numba.uintp
 
 
 @compiled
-def count_rows(offsets: np.ndarray, items: np.ndarray) -> int:
-    """How many rows the bags of `items` hold together.
+def count_rows(offsets: np.ndarray, indices: np.ndarray, items: np.ndarray) -> tuple[int, int]:
+    """How many rows the bags of `items` hold together; reads ahead for `list_rows`.
 
     Args:
         offsets: int64, shape (all items + 1,).
+        indices: int32, rows of the table.
         items: int64, shape (B,).
+
+    Returns:
+        The number, and what it read.
     """
-    total = 0
+    total, read = 0, 0
     for b in range(_unsigned(items.shape[0])):
         item = _unsigned(items[b])
-        total += offsets[item + _unsigned(1)] - offsets[item]
-    return total
+        begin, end = offsets[item], offsets[item + _unsigned(1)]
+        total += end - begin
+        if end > begin:
+            read += indices[_unsigned(begin)]
+    return total, read
 
 
 @compiled
@@ -125,7 +132,7 @@ def sum_gradients(
     met: np.ndarray,
     sums: np.ndarray,
     count: int,
-) -> int:
+) -> tuple[int, int]:
     """Add a batch's input gradients to the sums of the rows that its bags hold.
 
     Args:
@@ -140,12 +147,16 @@ def sum_gradients(
         count: how many rows have been met.
 
     Returns:
-        How many have been met now.
+        How many have been met now, and what it read ahead.
     """
     width, first = _unsigned(sums.shape[1]), _unsigned(start)
-    p, n = _unsigned(0), _unsigned(count)
+    p, n, ahead, read = _unsigned(0), _unsigned(count), _unsigned(0), 0
     for b in range(_unsigned(ends.shape[0])):
         end = _unsigned(ends[b])
+        while ahead < end:
+            for q in range(ahead, min(ahead + _unsigned(_AHEAD), _unsigned(len(rows)))):
+                read += slots[_unsigned(rows[q])]
+            ahead += _unsigned(_AHEAD)
         scale = np.float32(1)
         if mean and end > p:
             scale /= np.float32(end - p)
@@ -162,7 +173,7 @@ def sum_gradients(
                 slot = _unsigned(slots[row])
                 for d in range(width):
                     sums[slot, d] += scale * gradient[b, first + d]
-    return int(n)
+    return int(n), read
 
 
 @compiled

@@ -138,7 +138,7 @@ class CompiledLearner(Learner):
         inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
         listed = []
         for c in self._columns[side]:
-            rows = np.empty(bags.count_rows(c.offsets, items), dtype=np.int32)
+            rows = np.empty(bags.count_rows(c.offsets, c.indices, items)[0], dtype=np.int32)
             ends = np.empty(len(items), dtype=np.int64)
             bags.list_rows(c.offsets, c.indices, items, rows, ends)
             weight = self._tables[c.table].weight
@@ -182,7 +182,7 @@ class CompiledLearner(Learner):
             count = 0
             for b, gradient in used:
                 sums = (table.slots, table.met, table.sums, count)
-                count = bags.sum_gradients(b.rows, b.ends, gradient, b.column.start, self._mean, *sums)
+                count, _ = bags.sum_gradients(b.rows, b.ends, gradient, b.column.start, self._mean, *sums)
             touched = (table.slots, table.met, table.sums, count, self._learning_rate)
             if self._adagrad:
                 bags.update_adagrad(table.weight, table.accumulated, *touched)

@@ -207,7 +207,7 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
     feature = bags("f", "v", lists)
     items = np.array([d % len(lists) for d in drawn])
     table = random.normal(size=(7, width)).astype(np.float32)
-    rows = np.empty(kernels.count_rows(feature.offsets, items), dtype=np.int32)
+    rows = np.empty(kernels.count_rows(feature.offsets, feature.indices, items)[0], dtype=np.int32)
     ends = np.empty(len(items), dtype=np.int64)
     kernels.list_rows(feature.offsets, feature.indices, items, rows, ends)
     assert rows.tolist() == [row for item in items for row in lists[item]]
@@ -229,7 +229,7 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
             sums[row] = sums.get(row, 0) + scales[b] * gradient[b, start : start + width].astype(np.float64)
     slots = np.full(7, -1, dtype=np.int32)
     met, buffer = np.empty(7, dtype=np.int64), np.empty((7, width), dtype=np.float32)
-    count = kernels.sum_gradients(rows, ends, gradient, start, mean, slots, met, buffer, 0)
+    count, _ = kernels.sum_gradients(rows, ends, gradient, start, mean, slots, met, buffer, 0)
     assert met[:count].tolist() == list(sums)  # in the order in which they were met
     np.testing.assert_allclose(buffer[:count], [*sums.values()] or buffer[:0], rtol=1e-5, atol=2e-5)
 
