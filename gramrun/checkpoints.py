@@ -20,6 +20,7 @@ import torch
 
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.files import disk_errors, new_file, remove_orphans_in, sync_files
+from gramrun.peak_memory import STATE_FLOATS
 from gramrun.room import check_room
 from gramrun.runs import Run, identity
 from gramrun.training import Trainer
@@ -60,10 +61,11 @@ def check_disk(path: Path, trainer: Trainer) -> None:
     Raises:
         ConfigError: when they will not, with the figures.
     """
-    parts = (trainer.model, trainer.left_estimator, trainer.right_estimator)
+    parts = (trainer.left_estimator, trainer.right_estimator)
     state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
-    # One more while it is being written; the optimizer's part is not counted.
-    need = (trainer.config.train.checkpoints_kept + 1) * state
+    parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
+    state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
+    need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
     check_room(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
 
@@ -91,12 +93,13 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
             f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
             f"{trainer.total_steps} steps"
         )
-    with disk_errors(whole.parent):
-        for torn in run.checkpoints():
-            if torn > whole:
-                torn.replace(torn.with_suffix(".torn"))
-        remove_orphans_in(whole.parent)
-    _warn_of_other_threads(run)
+    if processes.first:
+        with disk_errors(whole.parent):
+            for torn in run.checkpoints():
+                if torn > whole:
+                    torn.replace(torn.with_suffix(".torn"))
+            remove_orphans_in(whole.parent)
+        _warn_of_other_threads(run)
     return dict(state["extra"])
 
 

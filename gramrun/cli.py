@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +35,9 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="A YAML file; see c
 OutputOption = Annotated[Path | None, typer.Option("--output", help="The run directory.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run directory stopped.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+_OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
 
 
 class Split(StrEnum):
@@ -298,7 +302,10 @@ def main() -> None:
         app()
     except (GramrunError, Interrupted) as error:
         _fail(error, " ".join(str(error).split()), error.exit_code)
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        # torch's own words for it, on the CPU and on a GPU; any other RuntimeError is a bug.
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
         _fail(error, "out of memory; for a run, `gramrun doctor --config FILE` estimates it", EXIT_FAILED)
 
 

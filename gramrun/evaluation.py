@@ -30,7 +30,7 @@ from gramrun.config import EvaluationSection
 from gramrun.data.shards import Pairs, PreparedCorpus
 from gramrun.errors import InputError
 from gramrun.model.towers import TwoTower
-from gramrun.models import make_model
+from gramrun.models import choose_device, make_model
 from gramrun.ranking import Ints, Relevant, candidate_hash, rank_relevant, sample_candidates
 from gramrun.runs import Run, check_same_data
 from gramrun.sides import embed_in_chunks
@@ -212,7 +212,7 @@ def evaluate_run(
     state = checkpoints.load_newest(run)
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
-    model = make_model(run.config, corpus)
+    model = make_model(run.config, corpus).to(choose_device(run.config.device))
     model.load_state_dict(state["trainer"]["model"])
     settings = run.config.evaluation
     if candidates is not None:

@@ -9,13 +9,13 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError
-from gramrun.model.compiled_learner import COMPILED_OPTIMIZERS, CompiledLearner
+from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.learners import Learner, PlainLearner
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
 from gramrun.model.static_learner import StaticLearner
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
 from gramrun.processes import ALONE, Processes
-from gramrun.sides import embed_in_chunks
+from gramrun.sides import EMBED_CHUNK, embed_in_chunks
 
 
 def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
@@ -76,18 +76,30 @@ def check_device(config: RunConfig, device: torch.device) -> None:
         )
 
 
+_MOST_PADDED = 4 * 10**9  # bytes
+
+
+def _padded_bytes(model: TwoTower, config: RunConfig) -> int:
+    """What a batch of both sides takes where every bag is as long as its column's longest."""
+    columns = [c for tower in (model.left, model.right) for c in tower.columns]
+    width = model.table_parameters()[0].shape[1]
+    rows = max(config.train.batch_size, EMBED_CHUNK)
+    return sum(4 * rows * width * int(c.longest) for c in columns)  # type: ignore[arg-type, misc]
+
+
 def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Learner:
     """Make what takes the gradient steps of a run on `model`, one of the replicas that `processes` have.
 
-    A captured step exchanges nothing: on a GPU, several processes take torch's own.
+    A captured step exchanges nothing and pads every bag to the longest: on a GPU, several processes and
+    features with very long bags take torch's own.
     """
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
     on_gpu = model.device.type == "cuda"
     if (
         train.engine == "plain"
-        or train.optimizer not in COMPILED_OPTIMIZERS
-        or (on_gpu and processes.count > 1)
+        or train.optimizer not in SPARSE_OPTIMIZERS
+        or (on_gpu and (processes.count > 1 or _padded_bytes(model, config) > _MOST_PADDED))
     ):
         return PlainLearner(model, train.optimizer, *rates, processes)
     if on_gpu:

@@ -172,7 +172,13 @@ def joined() -> Iterator[Processes]:
         return
     cuda = torch.cuda.is_available()
     if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0) % torch.cuda.device_count())
+        gpus, wanted = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+        if wanted > gpus:
+            raise RunError(
+                f"{wanted} processes need a GPU each and {gpus} are here; start fewer, or hide them all with "
+                "CUDA_VISIBLE_DEVICES= to train on the CPU"
+            )
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
     try:
         store, rank, count = next(rendezvous("env://", timeout=_PATIENCE))
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"

@@ -13,7 +13,7 @@ from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
 from gramrun.processes import ALONE, Processes
 
-_EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
+EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TrainingSide:
     @torch.no_grad()
     def chunks(self, items: Tensor) -> Iterator[GramianBatch]:
         """Embed `items` chunk by chunk."""
-        for chunk in items.split(_EMBED_CHUNK):
+        for chunk in items.split(EMBED_CHUNK):
             part = self.processes.share(chunk)
             yield GramianBatch(part, self.embed(part)).each(self.processes.gather_uneven)
 
@@ -84,7 +84,7 @@ class TrainingSide:
 
 def embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
     """Embed any number of items: shape (len(items), k)."""
-    first, *others = items.split(_EMBED_CHUNK)
+    first, *others = items.split(EMBED_CHUNK)
     rows = embed(first)
     if not others:
         return rows

@@ -192,7 +192,7 @@ class Trainer:
         """Train from the current step to the last, yielding one record a step.
 
         Raises:
-            RunError: when the loss stops being finite; the parameters are left as they were.
+            RunError: when the loss stops being finite; on a CPU the parameters are left as they were.
         """
         while self.step < self.total_steps:
             started = time.perf_counter()

@@ -21,6 +21,8 @@ VARIANTS = {
     "weighted": ["train.gamma_left=0.5", "train.gamma_right=0"],
     "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1"],
     "hidden": ["model.hidden=[9]", "model.input_dim=6", "model.skip=true", "model.bag=mean"],
+    "batch-softmax": ["train.objective=batch-softmax", "estimator.name=none"],
+    "relu": ["model.output=relu", "model.hidden=[9]", "model.input_dim=6"],
     "sgd": ["train.optimizer=sgd"],
     "adam": ["train.optimizer=adam"],
     "plain": ["train.engine=plain"],

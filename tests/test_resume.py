@@ -164,6 +164,19 @@ def test_interrupted_five_times_equals_uninterrupted(make_config, corpus, tmp_pa
     assert_same(go_on(path, config, corpus), straight)
 
 
+@pytest.mark.parametrize("form", ["sogram", "SAGA, items"])
+def test_the_same_with_the_towers_side_by_side(make_config, corpus, tmp_path, form):
+    """What most users' machines do: two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        test_interrupted_five_times_equals_uninterrupted(
+            make_config, corpus, tmp_path, form, "adagrad", "hidden"
+        )
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("part", ["model", "optimizer", "left_estimator", "right_estimator", "previous"])
 def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, monkeypatch):
     """Else the comparisons above would show nothing of that part."""

@@ -41,6 +41,12 @@ HIDDEN = {
     )
     for m in METHODS
 }
+HIDDEN["sogram, hidden, compiled"] = (
+    "estimator.name=sogram",
+    "model.hidden=[64]",
+    "train.learning_rate=0.03",
+    "train.dense_learning_rate=0.003",
+)
 RUNS = {**LINEAR, **HIDDEN}
 
 

@@ -23,7 +23,8 @@ class ModelSection(Section):
     table_scale: float = Field(0.1, gt=0, description="standard deviation of the initial table entries")
 
     products: Literal["float32", "tf32", "bfloat16"] = Field(
-        "float32", description="to what dense layers round factors: tf32 on a GPU only, bfloat16 anywhere"
+        "float32",
+        description="rounding of factors: bfloat16 in dense layers; tf32 in all, on a GPU only",
     )
 
     @model_validator(mode="after")

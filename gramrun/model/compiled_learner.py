@@ -19,13 +19,12 @@ import torch
 from torch import Tensor
 
 from gramrun.model import bags
-from gramrun.model.learners import BatchItems, Learner, Step, Terms, checked_loss, part_of
+from gramrun.model.learners import BatchItems, Learner, Step, Terms, checked_loss, load_sums, part_of
 from gramrun.model.optimizers import OptimizerName, make_dense_optimizer
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 from gramrun.processes import ALONE, Processes
 
 T = TypeVar("T")
-COMPILED_OPTIMIZERS = frozenset({"adagrad", "sgd"})
 
 
 @dataclass
@@ -80,11 +79,11 @@ class CompiledLearner(Learner):
 
     Args:
         model: on the CPU, float32.
-        optimizer: one of `COMPILED_OPTIMIZERS`.
+        optimizer: one of `SPARSE_OPTIMIZERS`.
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
         mean: whether bags are means.
-        threads: of all; 1 for one tower after the other, else half of them for each.
+        threads: of all; with 1, or linear towers, one after the other, else half of them for each.
         processes: that have a replica of the model each. Each gathers the bags of its part of a batch, and
             updates its tables by all, whose gradients come from where they were gathered.
     """
@@ -123,7 +122,9 @@ class CompiledLearner(Learner):
         self._shares = _even_shares(costs)
         self._taken: dict[str, _Batch] = {}
         self._threads = threads
-        self._helper = ThreadPoolExecutor(1, "left tower") if threads > 1 else None
+        # The step of a linear tower takes no longer than handing it to another thread.
+        deep = bool(self._dense_parameters)
+        self._helper = ThreadPoolExecutor(1, "left tower") if threads > 1 and deep else None
 
     def _lay_out(self, tower: Tower) -> list[_Column]:
         columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
@@ -209,20 +210,18 @@ class CompiledLearner(Learner):
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         return {
-            "dense": None if self._optimizer is None else self._optimizer.state_dict(),
             "accumulated": {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()},
+            "dense_accumulated": self._dense_accumulated(),
         }
 
+    def _dense_accumulated(self) -> list[Tensor]:
+        """Adagrad's sums of the dense parameters, in their order; empty ones for gradient descent."""
+        if self._optimizer is None or not self._adagrad:
+            return [parameter.detach()[:0] for parameter in self._dense_parameters]
+        return [self._optimizer.state[parameter]["sum"] for parameter in self._dense_parameters]
+
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
-        accumulated = {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()}
-        if (state["dense"] is None) != (self._optimizer is None) or {
-            name: saved.shape for name, saved in state["accumulated"].items()
-        } != {name: own.shape for name, own in accumulated.items()}:
-            raise ValueError("another model's optimizer")
-        if self._optimizer is not None:
-            self._optimizer.load_state_dict(state["dense"])
-        for name, own in accumulated.items():
-            own.copy_(state["accumulated"][name])
+        load_sums(self.state_dict(), state)
 
 
 def _walk_back(batch: _Batch) -> Tensor:

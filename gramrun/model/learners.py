@@ -83,6 +83,26 @@ def checked_loss(loss: Tensor, penalty: Tensor, processes: Processes) -> Tensor:
     return means[0]
 
 
+def load_sums(own: dict[str, Any], saved: dict[str, Any]) -> None:
+    """Bring Adagrad's sums back into their place, where a captured step goes on with them.
+
+    The compiled and the static learner have the same state, so a run may move between a CPU and a GPU.
+
+    Raises:
+        KeyError, ValueError: when they belong to another model or to another engine.
+    """
+    if "accumulated" not in saved:
+        raise ValueError("its optimizer is that of train.engine: plain")
+    pairs = [
+        *((table, saved["accumulated"][name]) for name, table in own["accumulated"].items()),
+        *zip(own["dense_accumulated"], saved["dense_accumulated"], strict=True),
+    ]
+    if any(mine.shape != other.shape for mine, other in pairs):
+        raise ValueError("its optimizer has other shapes")
+    for mine, other in pairs:
+        mine.copy_(other)
+
+
 class Learner(ABC):
     """Embeds items of either side, and descends.
 
@@ -187,4 +207,6 @@ class PlainLearner(Learner):
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+        if "param_groups" not in state:
+            raise ValueError("its optimizer is that of train.engine: compiled")
         self._optimizer.load_state_dict(state)

@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gramrun.model.learners import BatchItems, Learner, NotFinite, Step, Terms
+from gramrun.model.learners import BatchItems, Learner, NotFinite, Step, Terms, load_sums
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
-STATIC_OPTIMIZERS = frozenset({"adagrad", "sgd"})
 _EPSILON = 1e-10  # torch's own, of Adagrad
 _EAGER_CALLS = 3  # before a capture: lazily made handles and workspaces must exist by then
 
@@ -65,7 +64,7 @@ class StaticLearner(Learner):
 
     Args:
         model: float32, on the device.
-        optimizer: one of `STATIC_OPTIMIZERS`.
+        optimizer: one of `SPARSE_OPTIMIZERS`.
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
         mean: whether bags are means.
@@ -203,14 +202,7 @@ class StaticLearner(Learner):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
-        pairs = [
-            *((table.accumulated, state["accumulated"][name]) for name, table in self._tables.items()),
-            *zip(self._dense_accumulated, state["dense_accumulated"], strict=True),
-        ]
-        if any(own.shape != saved.shape for own, saved in pairs):
-            raise ValueError("another model's optimizer")
-        for own, saved in pairs:
-            own.copy_(saved)  # in place: a captured graph goes on with it
+        load_sums(self.state_dict(), state)
 
 
 class _Replayed:
