@@ -20,6 +20,7 @@ from gramrun.room import available_disk, available_memory, size_text
 from gramrun.training import Trainer
 
 _TIMED_STEPS = 50
+_WARM_UP_STEPS = 10  # in which compiled loops are loaded and memory is touched for the first time
 
 
 def describe_machine() -> Iterator[str]:
@@ -87,8 +88,11 @@ def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:
     trainer = Trainer(config, corpus)
     total = trainer.total_steps
     trainer.total_steps = min(total, _TIMED_STEPS)
+    started = trainer.step, trainer.train_seconds
     for record in trainer.steps():
         last = record
-    each = last.train_seconds / last.step
+        if last.step == _WARM_UP_STEPS < trainer.total_steps:
+            started = last.step, last.train_seconds
+    each = (last.train_seconds - started[1]) / (last.step - started[0])
     minutes = each * total / 60
     return f"time: {1e3 * each:.1f} ms a step here, {minutes:.1f} minutes for {total:,}, without evaluation"
