@@ -27,7 +27,7 @@ from torch import Tensor
 from experiments.scheduling import gramrun
 from experiments.step_time import RESULTS, apart
 from gramrun import runs
-from gramrun.baselines.implicit_als import fit_implicit_als
+from gramrun.baseline import implicit_als
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
@@ -68,7 +68,6 @@ def implicit_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str]
     """Fit implicit ALS as a config says, evaluating after each sweep."""
     chosen = [f"data.path={corpus.path}", *settings, f"baseline.seed={seed}"]
     run = load_config(BaselineConfig, config, chosen)
-    section = run.baseline
     curve: Curve = []
     watched = 0.0
 
@@ -79,18 +78,7 @@ def implicit_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str]
         watched += time.perf_counter() - stopped
 
     started = time.perf_counter()
-    fit_implicit_als(
-        corpus.train.left,
-        corpus.train.right,
-        corpus.left.items,
-        corpus.right.items,
-        factors=section.embedding_dim,
-        regularization=section.regularization,
-        confidence=section.confidence,
-        iterations=section.sweeps,
-        seed=seed,
-        after_sweep=watch,
-    )
+    implicit_als(run.baseline, corpus, after_sweep=watch)
     return curve
 
 

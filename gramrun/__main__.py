@@ -19,7 +19,7 @@ def main() -> None:
         raise SystemExit(interruption.exit_code) from None
     except SystemExit as leaving:
         if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            # Measured: after an exchange with others, one in five hangs or aborts while Python winds down.
+            # After an exchange with others, a process was seen to hang or abort while Python winds down.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))

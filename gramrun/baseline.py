@@ -10,6 +10,7 @@ import json
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,20 +62,42 @@ def fit_baseline(section: BaselineSection, corpus: PreparedCorpus) -> Fitted:
     if section.name == "exact-als":
         return _fit_exact_als(section, corpus, started)
     if section.name == "implicit-als":
-        left, right = fit_implicit_als(
-            corpus.train.left,
-            corpus.train.right,
-            corpus.left.items,
-            corpus.right.items,
-            factors=section.embedding_dim,
-            regularization=section.regularization,
-            confidence=section.confidence,
-            iterations=section.sweeps,
-            seed=section.seed,
-        )
+        left, right = implicit_als(section, corpus)
         return Fitted(left, right, [{"step": section.sweeps, "seconds": time.perf_counter() - started}])
     left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
     return Fitted(left, right, [{"step": 0, "seconds": time.perf_counter() - started}])
+
+
+def implicit_als(
+    section: BaselineSection,
+    corpus: PreparedCorpus,
+    after_sweep: Callable[[Tensor, Tensor], object] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Fit implicit ALS as `section` says on the training pairs of `corpus`.
+
+    Args:
+        section: its settings.
+        corpus: whose training pairs.
+        after_sweep: called with the factors after each sweep.
+
+    Returns:
+        The left and the right factors, shapes (items, k).
+
+    Raises:
+        InputError: when the package is not installed.
+    """
+    return fit_implicit_als(
+        corpus.train.left,
+        corpus.train.right,
+        corpus.left.items,
+        corpus.right.items,
+        factors=section.embedding_dim,
+        regularization=section.regularization,
+        confidence=section.confidence,
+        iterations=section.sweeps,
+        seed=section.seed,
+        after_sweep=after_sweep,
+    )
 
 
 def exact_als_problem(section: BaselineSection, corpus: PreparedCorpus) -> exact_als.Problem:

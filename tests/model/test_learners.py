@@ -17,6 +17,7 @@ from gramrun.models import make_learner
 from gramrun.training import Trainer
 
 STEPS = 100
+ROUNDINGS = 64 * np.finfo(np.float32).eps  # of a sum of at most 45 terms, times their magnitudes
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def _compare(make_config, pages, *settings):
     plain, expected = trained(make_config(*common, "train.engine=plain"), pages)
     fast, losses = trained(make_config(*common), pages)
     assert isinstance(plain.learner, PlainLearner) and not isinstance(fast.learner, PlainLearner)
-    assert losses == pytest.approx(expected, rel=1e-3, abs=1e-6)  # roundings move a ReLU now and then
+    assert losses == pytest.approx(expected, rel=2e-4, abs=1e-6)
     assert abs(expected[-1] - expected[0]) > 1e-3  # it did learn
     for (name, a), b in zip(fast.model.named_parameters(), plain.model.parameters(), strict=True):
         assert torch.linalg.norm(a - b) <= 1e-3 * torch.linalg.norm(b) + 1e-6, name
@@ -215,38 +216,44 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
     start = 3
     inputs = np.ones((len(items), start + width + 1), dtype=np.float32)
     expected = inputs.astype(np.float64)
+    magnitude = np.abs(expected)
     scales = [1 / len(lists[i]) if mean and lists[i] else 1.0 for i in items]
     for b, item in enumerate(items):
         for row in lists[item]:
             expected[b, start : start + width] += scales[b] * table[row].astype(np.float64)
+            magnitude[b, start : start + width] += np.abs(table[row])
     kernels.gather_bags(rows, ends, table, mean, inputs, start)
-    np.testing.assert_allclose(inputs, expected, rtol=1e-5, atol=2e-5)
+    assert (np.abs(inputs - expected) <= ROUNDINGS * magnitude).all()
 
     gradient = random.normal(size=inputs.shape).astype(np.float32)
-    sums = {}
+    sums, magnitudes = {}, {}
     for b, item in enumerate(items):
         for row in lists[item]:
-            sums[row] = sums.get(row, 0) + scales[b] * gradient[b, start : start + width].astype(np.float64)
+            share = scales[b] * gradient[b, start : start + width].astype(np.float64)
+            sums[row] = sums.get(row, 0) + share
+            magnitudes[row] = magnitudes.get(row, 0) + np.abs(share)
     slots = np.full(7, -1, dtype=np.int32)
     met, buffer = np.empty(7, dtype=np.int64), np.empty((7, width), dtype=np.float32)
     count, _ = kernels.sum_gradients(rows, ends, gradient, start, mean, slots, met, buffer, 0)
     assert met[:count].tolist() == list(sums)  # in the order in which they were met
-    np.testing.assert_allclose(buffer[:count], [*sums.values()] or buffer[:0], rtol=1e-5, atol=2e-5)
+    for row, found in zip(met[:count].tolist(), buffer, strict=False):
+        assert (np.abs(found - sums[row]) <= ROUNDINGS * magnitudes[row]).all()
 
     accumulated = random.uniform(size=table.shape).astype(np.float32)
     wanted, wanted_accumulated = table.astype(np.float64), accumulated.astype(np.float64)
-    for row, g in sums.items():
+    gradients = dict(zip(met[:count].tolist(), buffer[:count].astype(np.float64), strict=True))
+    for row, g in gradients.items():
         wanted_accumulated[row] += g**2
         wanted[row] -= 0.3 * g / (np.sqrt(wanted_accumulated[row]) + 1e-10)
     descended = table.copy()
     again = slots.copy()
     kernels.update_adagrad(table, accumulated, slots, met, buffer, count, 0.3)
-    np.testing.assert_allclose(table, wanted, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(table, wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-6)
     assert (slots == -1).all()
     expected_descent = descended.astype(np.float64)
-    for row, g in sums.items():
+    for row, g in gradients.items():
         expected_descent[row] -= 0.3 * g
     kernels.update_sgd(descended, again, met, buffer, count, 0.3)
-    np.testing.assert_allclose(descended, expected_descent, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(descended, expected_descent, rtol=1e-6, atol=1e-5)
     assert (again == -1).all()
