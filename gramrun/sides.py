@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from gramrun.data.batches import step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
 from gramrun.processes import ALONE, Processes
+from gramrun.streams import IndexStream
 
 EMBED_CHUNK = 8192  # rows embedded at once outside of training; bounds memory, not a result
 
@@ -36,14 +37,24 @@ class TrainingSide:
     embed: Callable[[Tensor], Tensor]
     stream: int
     processes: Processes = ALONE
+    _streams: dict[tuple[int, int, int], IndexStream] = field(default_factory=dict, repr=False, compare=False)
 
     @torch.no_grad()
     def drawn(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
         """Draw items x ~ w and embed them without a graph: the Gramian batch of one step."""
-        items, pairs = self.population.draw(step_generator(seed, stream, step), size)
+        items, pairs = self.population.members(self._stream(seed, stream, size).batch(step))
         items = self.processes.share(items)
         pairs = None if pairs is None else self.processes.share(pairs)
         return GramianBatch(items, self.embed(items), pairs=pairs)
+
+    def _stream(self, seed: int, stream: int, size: int) -> IndexStream:
+        key = (seed, stream, size)
+        if key not in self._streams:
+            self._streams[key] = IndexStream(
+                lambda step: self.population.choose(step_generator(seed, stream, step), size),
+                self.population.pair_items.device,
+            )
+        return self._streams[key]
 
     def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
         """A batch of training pairs whose embeddings are known already, as a Gramian batch.

@@ -40,6 +40,7 @@ from gramrun.models import check_fits, choose_device, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
 from gramrun.processes import ALONE, Processes
 from gramrun.sides import TrainingSide
+from gramrun.streams import IndexStream
 
 _EXACT_CHUNK = 65536  # pairs whose loss is summed at once; bounds memory, not a result
 
@@ -97,7 +98,8 @@ class Trainer:
         self.step = 0
         self.train_seconds = 0.0
         self.previous: tuple[Tensor, Tensor] | None = None
-        self._batches = batches.ShuffledPairs(self.pairs, config.train.batch_size, config.train.seed)
+        shuffled = batches.ShuffledPairs(self.pairs, config.train.batch_size, config.train.seed)
+        self._pairs = IndexStream(shuffled.batch, self.device)
 
     def _side(self, name: str, side: Side, pair_items: np.ndarray) -> TrainingSide:
         left = name == "left"
@@ -185,7 +187,7 @@ class Trainer:
         """
         if self.previous is None:
             raise ValueError("there is no gradient batch before the first step")
-        pairs = torch.from_numpy(self._batches.batch(self.step - 1)).to(self.device)
+        pairs = self._pairs.batch(self.step - 1)
         return side.reused(pairs, self.previous[0 if side is self.left else 1])
 
     def steps(self) -> Iterator[StepRecord]:
@@ -226,7 +228,7 @@ class Trainer:
         return loss + self.config.train.gravity * penalty
 
     def _step(self) -> float:
-        pairs = torch.from_numpy(self._batches.batch(self.step)).to(self.device)
+        pairs = self._pairs.batch(self.step)
         section = self.config.estimator
 
         def prepared(

@@ -53,21 +53,37 @@ class Population:
         """The items of positive weight: int64, ascending."""
         return self.item_weights.nonzero().squeeze(1)
 
+    def choose(self, random: np.random.Generator, size: int) -> np.ndarray:
+        """Draw x ~ w with replacement, on the host; `members` says what was drawn.
+
+        Returns:
+            int64, shape (size,): training pairs i ~ Uniform(n), as in Algorithms 1 and 2, where γ = 1; items
+            elsewhere.
+        """
+        if self.cumulative is None:
+            return random.integers(len(self.pair_items), size=size)
+        # The inverse of the distribution function; the last entry is 1 only up to rounding.
+        reached = random.random(size) * self.cumulative[-1]
+        chosen: np.ndarray = np.searchsorted(self.cumulative, reached, side="right")
+        return chosen
+
+    def members(self, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What `choose` drew: items, int64, and where γ = 1 the training pairs that they were drawn through.
+
+        Args:
+            chosen: int64, shape (size,), on the population's device.
+        """
+        if self.cumulative is None:
+            return self.pair_items[chosen].long(), chosen
+        return chosen, None
+
     def draw(self, random: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
         """Draw items x ~ w with replacement.
 
         Returns:
-            The items, int64, shape (size,); and where γ = 1 the training pairs, int64, shape (size,), that
-            they were drawn through: i ~ Uniform(n) of Algorithms 1 and 2.
+            `members` of what `choose` draws, both of shape (size,).
         """
-        if self.cumulative is None:
-            pairs = torch.from_numpy(random.integers(len(self.pair_items), size=size))
-            pairs = pairs.to(self.pair_items.device)
-            return self.pair_items[pairs].long(), pairs
-        # The inverse of the distribution function; the last entry is 1 only up to rounding.
-        reached = random.random(size) * self.cumulative[-1]
-        items = torch.from_numpy(np.searchsorted(self.cumulative, reached, side="right"))
-        return items.to(self.pair_items.device), None
+        return self.members(torch.from_numpy(self.choose(random, size)).to(self.pair_items.device))
 
 
 def make_population(pair_items: Tensor, items: int, gamma: float) -> Population:
