@@ -1,0 +1,10 @@
+"""The experiments of the report: a module for each figure and table of the paper, and for each of ours.
+
+Each has two functions:
+
+    tasks(plan)   -> list[Task]    the runs that it needs now; asked again when these are done, so that it may
+                                   first search and then run what was found
+    section(plan) -> Section       reads finished runs, draws into ``plan.folder`` and tells what came out
+
+`python -m experiments.reproduce` runs the tasks of all items of a profile together and writes the report.
+"""

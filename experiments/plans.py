@@ -1,0 +1,92 @@
+"""What a profile asks for: experiments/profiles.yaml, read into plain records.
+
+A plan is what one item of `experiments.items` is to do: on which corpora, with which seeds, over which grid.
+Runs are kept by what they are, in ``results/runs/<dataset>/<config>-<settings>-seed<seed>``, and not by who
+asked for them, so that items, and profiles, share what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.comparison import slug
+from experiments.scheduling import Task
+
+PROFILES = Path(__file__).with_name("profiles.yaml")
+RUNS = Path("results") / "runs"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one item is to do.
+
+    Attributes:
+        item: the name of a module in `experiments.items`.
+        datasets: corpora, by their names in `experiments.datasets`.
+        seeds: of parameters and batches.
+        options: the item's own grid.
+        results: the profile's folder; the item's files go into a folder of its name there.
+    """
+
+    item: str
+    datasets: tuple[str, ...]
+    seeds: tuple[int, ...]
+    options: Mapping[str, Any]
+    results: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the item's tables and figures go."""
+        return self.results / self.item
+
+    def tasks(self, command: str, dataset: str, config: str, *settings: str) -> list[Task]:
+        """A run for each seed.
+
+        Args:
+            command: ``train`` or ``gram-error``.
+            dataset: whose config and corpus.
+            config: the name of the YAML file in ``configs/<dataset>``.
+            *settings: ``--set`` settings, ``key=value``.
+        """
+        return [run_task(command, dataset, config, *settings, seed=seed) for seed in self.seeds]
+
+
+def run_task(command: str, dataset: str, config: str, *settings: str, seed: int) -> Task:
+    """One run, in the folder that its settings name."""
+    keys_and_values = (setting.partition("=")[::2] for setting in settings)
+    parts = [f"{key.rpartition('.')[2]}-{value}" for key, value in keys_and_values]
+    name = slug("-".join([config, *parts, f"seed{seed}"]))
+    return Task(
+        command,
+        Path("configs") / dataset / f"{config}.yaml",
+        (f"data.path={Path('data') / dataset}", *settings, f"train.seed={seed}"),
+        RUNS / dataset / name,
+    )
+
+
+def load_profile(name: str, results: Path) -> list[Plan]:
+    """The plans of a profile, in the order of the report.
+
+    Args:
+        name: ``quick``, ``standard`` or ``paper``.
+        results: the folder for tables and figures.
+
+    Raises:
+        KeyError: when there is no such profile.
+    """
+    profile = yaml.safe_load(PROFILES.read_text(encoding="utf-8"))[name]
+    return [
+        Plan(
+            item,
+            tuple(plan.get("datasets", ())),
+            tuple(plan.get("seeds", profile["seeds"])),
+            {key: value for key, value in plan.items() if key not in ("datasets", "seeds")},
+            results,
+        )
+        for item, plan in profile["items"].items()
+    ]
