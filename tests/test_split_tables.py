@@ -1,0 +1,132 @@
+"""The prototype of tables split by rows, over two real processes, against the step that `gramrun train` takes."""
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+from experiments.split_step import Bags, CountedProcesses, SplitStep, TableShare
+from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
+from gramrun.model import bags
+from gramrun.model.compiled_learner import CompiledLearner
+from gramrun.model.learners import BatchItems
+from gramrun.model.losses import squared_error
+from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, table_name
+
+STEPS, ITEMS, BATCH, MEMBERS, GRAVITY = 20, (40, 30), 16, 24, 0.3
+SIZES = {"shared": 23, "words": 11, "ids": 40}
+FEATURES = (("shared", "words", "ids"), ("shared", "words"))
+RATES = {"table_learning_rate": 0.2, "dense_learning_rate": 0.05}
+VARIANTS = {"linear": ((), "sum"), "hidden": ((7,), "mean")}
+
+
+def make_model(hidden, bag):
+    """The same model in every process: bags of 0 to 4 values, the ids one-hot, tables shared by the sides."""
+    random = torch.Generator().manual_seed(3)
+
+    def column(name, items):
+        lengths = (
+            torch.ones(items, dtype=torch.long)
+            if name == "ids"
+            else torch.randint(5, (items,), generator=random)
+        )
+        offsets = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)])
+        indices = torch.randint(SIZES[name], (int(offsets[-1]),), generator=random, dtype=torch.int32)
+        return FeatureColumn(name, offsets, indices)
+
+    sides = [[column(name, n) for name in names] for names, n in zip(FEATURES, ITEMS, strict=True)]
+    return TwoTower(*sides, SIZES, TowerShape(6, 4, hidden, bag=bag), seed=1)
+
+
+def batches():
+    random = torch.Generator().manual_seed(2)
+    for _ in range(STEPS):
+        yield [[torch.randint(n, (size,), generator=random) for n in ITEMS] for size in (BATCH, MEMBERS)]
+
+
+def train_whole(hidden, bag):
+    """By the compiled learner in one process: its tables stacked, its dense layers, its losses."""
+    model = make_model(hidden, bag)
+    learner = CompiledLearner(model, "adagrad", *RATES.values(), mean=bag == "mean", threads=1)
+    losses = []
+    for (left, right), members in batches():
+        rows = [learner.embed(side, items) for side, items in zip(("left", "right"), members, strict=True)]
+        gramians = [e.T @ e / len(e) for e in rows]
+
+        def terms(batch, u, v, gramians=gramians):
+            pull = gravity_surrogate(GravitySide(u), GravitySide(v), *gramians)
+            return squared_error(u, v, 1.0), GRAVITY * pull
+
+        learner.take("left", left)
+        learner.take("right", right)
+        losses.append(float(learner.descend(BatchItems(torch.arange(BATCH), left, right), terms).loss))
+    return [*stacked(model), *(p.detach() for p in model.dense_parameters()), torch.tensor(losses)]
+
+
+def stacked(model):
+    return [torch.cat([model.named_tables()[table_name(name)].detach() for name in sorted(SIZES)])]
+
+
+def list_bags(model, side, items):
+    """The bags of `items`, by rows of the stacked table."""
+    tower = (model.left, model.right)[side]
+    first = dict(zip(sorted(SIZES), np.cumsum([0, *(SIZES[name] for name in sorted(SIZES))]), strict=False))
+    found = []
+    for position, c in enumerate(tower.columns):
+        csr = (c.offsets.numpy(), c.indices.numpy(), items.numpy())
+        rows = np.empty(bags.count_rows(*csr)[0], dtype=np.int32)
+        ends = np.empty(len(items), dtype=np.int64)
+        bags.list_rows(*csr, rows, ends)
+        start = 0 if tower.output is None else 4 * position
+        found.append(Bags(rows.astype(np.int64) + first[c.vocabulary], ends, start))
+    return found
+
+
+def train_split(rank, count, folder):
+    """One of `count` processes: trains every variant, and the first keeps what all have together."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=count)
+    for name, (hidden, bag) in VARIANTS.items():
+        processes = CountedProcesses(rank, count)
+        model = make_model(hidden, bag)
+        table = stacked(model)[0]
+        share = TableShare.of(table[rank::count].numpy().copy())
+        towers = (model.left, model.right)
+        learner = SplitStep(
+            towers, share, len(table), processes, gravity=GRAVITY, mean=bag == "mean", **RATES
+        )
+        losses = []
+        for halves in batches():
+            listed = [
+                tuple(list_bags(model, side, processes.share(items)) for side, items in enumerate(part))
+                for part in halves
+            ]
+            losses.append(learner.step(*listed))
+        shares = processes.gather_uneven(torch.from_numpy(share.weight))
+        whole = torch.empty_like(table)
+        sizes = [len(range(r, len(table), count)) for r in range(count)]
+        for r, rows in enumerate(shares.split(sizes)):
+            whole[r::count] = rows
+        if rank == 0:
+            dense = [p.detach() for p in model.dense_parameters()]
+            kept = {"parameters": [whole, *dense, torch.tensor(losses)], "received": dict(processes.received)}
+            torch.save(kept, folder / f"{name}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("split")
+    multiprocessing.spawn(train_split, (2, folder), nprocs=2)
+    return {name: torch.load(folder / f"{name}.pt") for name in VARIANTS}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_split_tables_train_as_one_process_does(split, name):
+    hidden, bag = VARIANTS[name]
+    expected = train_whole(hidden, bag)
+    start = make_model(hidden, bag)
+    assert not torch.allclose(expected[0], stacked(start)[0], atol=0.1)  # it did train
+    for mine, one in zip(split[name]["parameters"], expected, strict=True):
+        torch.testing.assert_close(mine, one, rtol=1e-4, atol=1e-5)
