@@ -12,6 +12,7 @@ L feature values an item, z inputs of both towers (features · w), a = (N − 1)
     split by rows   memory   8 V w / N
                     traffic  a · 4 w · 2 L (2 B' + B) / N at most: rows fetched for B' and for B, gradients of
                              rows sent back for B'; a row is counted as often as it stands in a batch
+                             a · 4 · 2 L (B' + B) / N at most: the numbers of the rows asked for
                              2 a · 4 (D + 2 k²) as above
 
 Traffic is what each process receives in a step.
@@ -23,7 +24,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-FLOAT = 4
+FLOAT, NUMBER = 4, 4  # bytes of a value and of a row's number
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def split_traffic(work: Workload, processes: int) -> float:
     fetched = 2 * work.values * (work.batch_size + work.gramian_batch_size) / processes
     returned = 2 * work.values * work.batch_size / processes
     sums = FLOAT * (work.dense_parameters + 2 * work.embedding_dim**2)
-    return away * (FLOAT * work.width * (fetched + returned) + 2 * sums)
+    numbers = NUMBER * fetched
+    return away * (FLOAT * work.width * (fetched + returned) + numbers + 2 * sums)
 
 
 def processes_needed(work: Workload, memory: int) -> int:
