@@ -9,7 +9,7 @@ L feature values an item, z inputs of both towers (features · w), a = (N − 1)
     replicas        memory   8 V w in every process: a row and its accumulator
                     traffic  a · 4 B' z, the gradients of both sides' bags, and
                              2 a · 4 (D + 2 k²), sums of D dense gradients and of two Gramians
-    split by rows   memory   8 V w / N
+    split by rows   memory   8 V w / N, and 4 V / N for the places of rows during an update
                     traffic  a · 4 w · 2 L (2 B' + B) / N at most: rows fetched for B' and for B, gradients of
                              rows sent back for B'; a row is counted as often as it stands in a batch
                              a · 4 · 2 L (B' + B) / N at most: the numbers of the rows asked for
@@ -96,6 +96,27 @@ WORKLOADS = {
 }
 
 
+def share_bytes(work: Workload, processes: int) -> float:
+    """What a process holds of split tables: rows, accumulators, and the update's slots, 4 bytes a row."""
+    return (table_bytes(work) + 4 * work.rows) / processes
+
+
+def network_table(name: str = "100M items, ids only") -> str:
+    """A Markdown table: memory, checkpoint and traffic of a process of split tables, at network speeds."""
+    work, speeds = WORKLOADS[name], (1, 10, 25, 100)
+    lines = [
+        "| N | memory | checkpoint | received in a step | "
+        + " | ".join(f"at {speed} Gbit/s" for speed in speeds) + " |",
+        "|" + "---|" * (4 + len(speeds)),
+    ]  # fmt: skip
+    for n in (4, 8, 16, 32):
+        traffic = split_traffic(work, n)
+        times = " | ".join(f"{8e3 * traffic / (speed * 1e9):.2f} ms" for speed in speeds)
+        sizes = f"{share_bytes(work, n) / 1e9:.2f} GB | {table_bytes(work) / n / 1e9:.2f} GB"
+        lines.append(f"| {n} | {sizes} | {traffic / 1e6:.2f} MB | {times} |")
+    return "\n".join(lines) + "\n"
+
+
 def tables() -> str:
     """The Markdown tables of docs/many-items.md."""
     counts = (2, 8, 32)
@@ -113,4 +134,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    print(tables(), end="")
+    print(tables(), network_table(), sep="\n", end="")

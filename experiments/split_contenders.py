@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections import Counter
@@ -28,7 +29,7 @@ HIDDEN, DIM = (256,), 64
 RATES = {"table_learning_rate": 0.1, "dense_learning_rate": 0.01}
 GRAVITY = 0.1
 BLOCK = 1 << 16  # rows drawn once and repeated to fill a table
-PARTS = ("merge", "ids", "rows", "bags", "dense", "gradients", "update")
+PARTS = ("merge", "bags", "dense", "update", "ids", "rows", "sums", "gradients")
 EXCHANGES = (8, 1 << 20, 1 << 24)  # bytes that gloo's own speed is measured with
 
 
@@ -201,6 +202,7 @@ def run_group(rank: int, group: Group, rounds: int, folder: Path) -> None:
     found = {"rows": rows[len(contenders) :], "gloo": speed, "peak": peak()}  # round 0 warms up
     runs.write_json(folder / f"{rank}.json", found)
     dist.destroy_process_group()
+    os._exit(0)  # as `gramrun.__main__` leaves, and why
 
 
 def measure_gloo(processes: int) -> dict[str, float]:

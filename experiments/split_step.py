@@ -11,7 +11,8 @@ row r // N. A process has its part of the batches B' (gradients) and B (Gramians
     ids         all-to-all: how many, then which, to their owners; a bit tells those that B' holds
     rows        all-to-all: the rows come back
     bags        gathered out of what came, as out of a table
-    dense       towers, Gramians and dense gradients, both summed over the processes
+    dense       towers, Gramians and the dense layers' update
+    sums        all-reduce: Gramians, and later the dense layers' gradients and the loss
     gradients   summed by row, then all-to-all to the owners, in the order in which the rows were asked for
     update      Adagrad by the owner, on the sums over the processes
 
@@ -190,8 +191,7 @@ class SplitStep:
             inputs, members = (
                 [self._gather(side, of, rows) for side in sides] for sides in (gradient, gramian)
             )
-        with self._timed("dense"):
-            loss, slopes = self._descend(inputs, members)
+        loss, slopes = self._descend(inputs, members)
         with self._timed("gradients"):
             came = self._give_back(ask, self._row_sums(ask, gradient, of, slopes))
         with self._timed("update"):
@@ -240,20 +240,25 @@ class SplitStep:
     def _descend(self, inputs: list[Tensor], members: list[Tensor]) -> tuple[float, list[np.ndarray]]:
         """Update the dense layers: the loss over all of B', and the gradients of both sides' inputs."""
         processes = self._processes
-        with torch.no_grad():
+        with self._timed("dense"), torch.no_grad():
             rows = [tower.dense(z) for tower, z in zip(self._towers, members, strict=True)]
-            gramians = processes.mean(torch.stack([e.T @ e / len(e) for e in rows]))
-        leaves = [z.requires_grad_() for z in inputs]
-        u, v = (tower.dense(z) for tower, z in zip(self._towers, leaves, strict=True))
-        loss = squared_error(u, v, 1.0)
-        pull = gravity_surrogate(GravitySide(u), GravitySide(v), gramians[0], gramians[1])
-        ((loss + self._gravity * pull) / processes.count).backward()
-        if self._optimizer is not None:
+            moments = torch.stack([e.T @ e / len(e) for e in rows])
+        with self._timed("sums"):
+            gramians = processes.mean(moments)
+        with self._timed("dense"):
+            leaves = [z.requires_grad_() for z in inputs]
+            u, v = (tower.dense(z) for tower, z in zip(self._towers, leaves, strict=True))
+            loss = squared_error(u, v, 1.0)
+            pull = gravity_surrogate(GravitySide(u), GravitySide(v), gramians[0], gramians[1])
+            ((loss + self._gravity * pull) / processes.count).backward()
+        with self._timed("sums"):
             processes.add_gradients(self._dense)
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-        slopes = [z.grad.numpy() for z in leaves if z.grad is not None]
-        return float(processes.mean(loss.detach())), slopes
+            mean_loss = float(processes.mean(loss.detach()))
+        if self._optimizer is not None:
+            with self._timed("dense"):
+                self._optimizer.step()
+                self._optimizer.zero_grad(set_to_none=True)
+        return mean_loss, [z.grad.numpy() for z in leaves if z.grad is not None]
 
     def _row_sums(
         self, ask: _Request, gradient: Sides, of: dict[int, np.ndarray], slopes: list[np.ndarray]

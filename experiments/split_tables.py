@@ -10,7 +10,8 @@ is timed, so all of the memory is resident, and every step has a batch of its ow
 
 Contenders of a group are held by the same processes at the same time and timed in turns, in a new random
 order each round; ratios are taken within a round. Parts are the first process's time, and waiting for the
-other processes counts in the exchange where it happens. Bytes are counted where they are exchanged (payload),
+other processes counts in the exchange where it happens; beside them what the exchanges alone should take, by
+gloo's speed in the same processes. Bytes are counted where they are exchanged (payload),
 and read from the kernel's count for the loopback (all that anyone sent there, with headers). Memory is that
 of processes of their own, as the kernel counts it, beside
 
@@ -34,12 +35,15 @@ import pandas as pd
 import torch.multiprocessing as multiprocessing
 
 from experiments.many_items import replica_traffic, split_traffic
-from experiments.split_contenders import PARTS, Case, Group, run_group
+from experiments.split_contenders import EXCHANGES, PARTS, Case, Group, run_group
 from experiments.step_time import RESULTS, table
 from gramrun import runs
 from gramrun.provenance import provenance
 
 MILLION = 10**6
+IN_SERIES = (
+    7  # exchanges of a step: counts, numbers, rows, gradients; sums of Gramians, dense gradients, loss
+)
 SMALL = 1000  # rows of the process whose memory is taken as that without tables
 _IDS = (Case("split", MILLION), Case("split", 10 * MILLION), Case("replicas", MILLION))
 GROUPS = {
@@ -86,14 +90,15 @@ def report(group: Group, found: list[dict[str, Any]]) -> str:
     reference = group.cases[0].name
     frame = rows.pivot(index="round", columns="contender", values="ms")
     frame = frame[[case.name for case in group.cases]]
-    parts = pd.DataFrame(rows["parts"].tolist()).groupby(rows["contender"]).median()
+    parts = pd.DataFrame(rows["parts"].tolist()).groupby(rows["contender"]).median()[list(PARTS)]
+    parts["exchanges alone"] = [exchanges_alone(rows[rows["contender"] == c], found) for c in parts.index]
     lines = [
         table(frame, group.title, reference),
         "",
-        "| step, ms, median | " + " | ".join(PARTS) + " |",
-        "|---" * (1 + len(PARTS)) + "|",
+        "| part of a step, ms, median | " + " | ".join(parts) + " |",
+        "|---" * (1 + len(parts.columns)) + "|",
         *(
-            f"| {case.name} | " + " | ".join(f"{parts.loc[case.name, part]:.2f}" for part in PARTS) + " |"
+            f"| {case.name} | " + " | ".join(f"{parts.loc[case.name, part]:.2f}" for part in parts) + " |"
             for case in group.cases
             if case.kind == "split"
         ),
@@ -104,6 +109,32 @@ def report(group: Group, found: list[dict[str, Any]]) -> str:
         *(traffic_row(group, case, found) for case in group.cases),
     ]
     return "\n".join(lines)
+
+
+def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept of a group: the first process's times, and every contender's parts and bytes."""
+    rows = pd.concat([pd.DataFrame(process["rows"]) for process in found], keys=range(len(found)))
+    first = rows.loc[0]
+
+    def by_contender(frame: pd.DataFrame, column: str) -> dict[str, dict[str, float]]:
+        values = pd.DataFrame(frame[column].tolist()).groupby(frame["contender"].to_numpy()).median()
+        return {name: values.loc[name].dropna().round(4).to_dict() for name in values.index}
+
+    return {
+        "ms": {name: times.round(3).tolist() for name, times in first.groupby("contender")["ms"]},
+        "parts": by_contender(first, "parts"),
+        "received": by_contender(rows, "received"),
+        "loopback": rows.groupby("contender")["loopback"].median().round().to_dict(),
+        "gloo": found[0]["gloo"],
+    }
+
+
+def exchanges_alone(rows: pd.DataFrame, found: list[dict[str, Any]]) -> float:
+    """Milliseconds that a step's exchanges would take if no process waited: n latencies, and bytes / rate."""
+    times, largest = found[0]["gloo"], EXCHANGES[-1]
+    rate = (len(found) - 1) * largest / times[str(largest)]  # bytes a millisecond
+    received = sum(pd.DataFrame(rows["received"].tolist()).mean())
+    return float(IN_SERIES * times[str(EXCHANGES[0])] + received / rate)
 
 
 def traffic_row(group: Group, case: Case, found: list[dict[str, Any]]) -> str:
@@ -179,7 +210,7 @@ def main() -> None:
     for name in arguments.groups:
         group = GROUPS[name]
         found = start(group, arguments.rounds)
-        numbers[name] = found
+        numbers[name] = summary(found)
         speeds[group.processes] = found[0]["gloo"]
         sections.append(report(group, found))
         print(sections[-1], flush=True)
@@ -189,8 +220,7 @@ def main() -> None:
         f"thread on one machine of {os.cpu_count()} cores, {arguments.rounds} rounds."
     )
     text = "\n\n".join([heading, *sections, gloo_table(speeds), memory]) + "\n"
-    found_all = {**provenance(), "groups": numbers, "memory": peaks}
-    runs.write_json(RESULTS / "split_tables.json", found_all)
+    runs.write_json(RESULTS / "split_tables.json", {**provenance(), "groups": numbers, "memory": peaks})
     runs.write_text(RESULTS / "split_tables.md", text)
     print(text)
     print(f"wrote {RESULTS}/split_tables.md")

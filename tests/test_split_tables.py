@@ -1,11 +1,14 @@
 """The prototype of tables split by rows, over two real processes, against the step that `gramrun train` takes."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
+from experiments.many_items import Workload, split_traffic
 from experiments.split_step import Bags, CountedProcesses, SplitStep, TableShare
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.model import bags
@@ -113,6 +116,7 @@ def train_split(rank, count, folder):
             kept = {"parameters": [whole, *dense, torch.tensor(losses)], "received": dict(processes.received)}
             torch.save(kept, folder / f"{name}.pt")
     dist.destroy_process_group()
+    os._exit(0)  # as `gramrun.__main__` leaves, and why
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +134,40 @@ def test_split_tables_train_as_one_process_does(split, name):
     assert not torch.allclose(expected[0], stacked(start)[0], atol=0.1)  # it did train
     for mine, one in zip(split[name]["parameters"], expected, strict=True):
         torch.testing.assert_close(mine, one, rtol=1e-4, atol=1e-5)
+
+
+def held_elsewhere():
+    """Distinct rows of one process's parts that the other owns: of both batches, and of B' alone; summed."""
+    model = make_model(*VARIANTS["hidden"])
+    fetched = returned = 0
+    for halves in batches():
+        rows = [
+            np.concatenate(
+                [
+                    b.rows
+                    for side in (0, 1)
+                    for b in list_bags(model, side, part[side][: len(part[side]) // 2])
+                ]
+            )
+            for part in halves
+        ]
+        both, gradient = np.unique(np.concatenate(rows)), np.unique(rows[0])
+        fetched, returned = fetched + int((both % 2 == 1).sum()), returned + int((gradient % 2 == 1).sum())
+    return fetched, returned
+
+
+def test_a_row_travels_once_however_often_it_stands_in_a_batch(split):
+    fetched, _ = held_elsewhere()
+    received = split["hidden"]["received"]
+    assert received["rows"] == 4 * 4 * fetched  # float32, 4 wide, to the first process, which owns even rows
+    model = make_model(*VARIANTS["hidden"])
+    dense = sum(p.numel() for p in model.dense_parameters())
+    assert received["summed"] == STEPS * 4 * (dense + 2 * 6**2 + 1)  # two processes: as much as it holds
+    assert received["counts"] == STEPS * 8
+
+
+def test_split_traffic_is_what_a_step_moves_where_no_row_stands_twice():
+    work = Workload(0, 4, 2, 1.0, (7,), 6, BATCH, MEMBERS)
+    sums = 2 * 4 * (work.dense_parameters + 2 * 6**2)
+    rows = 2 * (BATCH + MEMBERS) / 2  # of a process's part: left and right items
+    assert split_traffic(work, 2) == (4 * 4 * (rows + BATCH) + 4 * rows + sums) / 2
