@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.many_items import WORKLOADS, Workload, replica_traffic, split_traffic, table_bytes, tables
+from experiments.many_items import (
+    WORKLOADS,
+    Workload,
+    network_table,
+    replica_traffic,
+    split_traffic,
+    table_bytes,
+    tables,
+)
 from gramrun.processes import Processes
 from gramrun.training import Trainer
 
@@ -59,4 +67,6 @@ def test_split_tables_move_less_the_more_processes_share_a_batch():
 
 
 def test_the_document_says_what_the_functions_give():
-    assert tables() in DOCUMENT.read_text(encoding="utf-8")
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert tables() in text
+    assert network_table() in text
