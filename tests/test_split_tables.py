@@ -136,31 +136,27 @@ def test_split_tables_train_as_one_process_does(split, name):
         torch.testing.assert_close(mine, one, rtol=1e-4, atol=1e-5)
 
 
-def held_elsewhere():
-    """Distinct rows of one process's parts that the other owns: of both batches, and of B' alone; summed."""
-    model = make_model(*VARIANTS["hidden"])
-    fetched = returned = 0
-    for halves in batches():
-        rows = [
-            np.concatenate(
-                [
-                    b.rows
-                    for side in (0, 1)
-                    for b in list_bags(model, side, part[side][: len(part[side]) // 2])
-                ]
-            )
-            for part in halves
-        ]
-        both, gradient = np.unique(np.concatenate(rows)), np.unique(rows[0])
-        fetched, returned = fetched + int((both % 2 == 1).sum()), returned + int((gradient % 2 == 1).sum())
-    return fetched, returned
+def distinct_rows(model, part, rank):
+    """Of the stacked table, of one process's part of a batch."""
+    listed = [
+        b for side in (0, 1) for b in list_bags(model, side, CountedProcesses(rank, 2).share(part[side]))
+    ]
+    return np.unique(np.concatenate([b.rows for b in listed]))
 
 
 def test_a_row_travels_once_however_often_it_stands_in_a_batch(split):
-    fetched, _ = held_elsewhere()
-    received = split["hidden"]["received"]
-    assert received["rows"] == 4 * 4 * fetched  # float32, 4 wide, to the first process, which owns even rows
     model = make_model(*VARIANTS["hidden"])
+    fetched = asked = returned = 0
+    for gradient, members in batches():  # what the first process receives: it owns the even rows
+        mine = np.union1d(distinct_rows(model, gradient, 0), distinct_rows(model, members, 0))
+        others = np.union1d(distinct_rows(model, gradient, 1), distinct_rows(model, members, 1))
+        fetched += int((mine % 2 == 1).sum())
+        asked += int((others % 2 == 0).sum())
+        returned += int((distinct_rows(model, gradient, 1) % 2 == 0).sum())
+    received = split["hidden"]["received"]
+    assert received["rows"] == 4 * 4 * fetched  # float32, 4 wide
+    assert received["ids"] == 4 * asked
+    assert received["gradients"] == 4 * 4 * returned
     dense = sum(p.numel() for p in model.dense_parameters())
     assert received["summed"] == STEPS * 4 * (dense + 2 * 6**2 + 1)  # two processes: as much as it holds
     assert received["counts"] == STEPS * 8
