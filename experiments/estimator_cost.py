@@ -12,7 +12,7 @@ differs in what the estimator does with the second one, on three workloads:
              and 4 categories a page, whose numbers the paper does not give) with its towers: shared inputs of
              50, hidden layers of 256 and 64, Gramians over pairs
 
-Rounds are interleaved as in `experiments.step_time`. State is what both estimators keep between steps. Goals:
+Rounds are interleaved as in `experiments.timing`. State is what both estimators keep between steps. Goals:
 SOGram at most 3 % and per-item SAGram at most 10 % over sampling.
 """
 
@@ -29,7 +29,7 @@ import torch
 
 from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
-from experiments.step_time import RESULTS, measure, table
+from experiments.timing import RESULTS, measure, table
 from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config

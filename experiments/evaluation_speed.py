@@ -23,7 +23,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments import step_time
+from experiments import timing
+from experiments.timing import RESULTS
 from gramrun import checkpoints, negatives, ranking, runs
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking_task
@@ -33,7 +34,6 @@ from gramrun.provenance import provenance
 from gramrun.ranking import Ints, Relevant
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
-RESULTS = Path("results") / "bench"
 BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"
 Contenders = dict[str, Callable[[], object]]
 
@@ -144,7 +144,7 @@ def contenders(problem: Problem) -> Contenders:
 
 def measure(problem: Problem, rounds: int) -> pd.DataFrame:
     """Milliseconds for 1,000 left items, by round (rows) and contender (columns)."""
-    return step_time.measure(contenders(problem), rounds) * 1000 / len(problem.left)
+    return timing.measure(contenders(problem), rounds) * 1000 / len(problem.left)
 
 
 def title(name: str, problem: Problem) -> str:
@@ -174,7 +174,7 @@ def main() -> None:
     parts, numbers = [], {}
     for name, problem in problems.items():
         frame = measure(problem, arguments.rounds)
-        parts.append(step_time.table(frame, title(name, problem), BARE))
+        parts.append(timing.table(frame, title(name, problem), BARE))
         numbers[name] = frame.to_dict(orient="list")
     runs.write_json(
         RESULTS / "evaluation_speed.json",

@@ -27,7 +27,7 @@ import pandas as pd
 import torch
 
 from experiments.pages import pages_corpus
-from experiments.step_time import RESULTS, apart, measure, table
+from experiments.timing import RESULTS, apart, measure, table
 from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config

@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.timing import RESULTS
 from gramrun import runs
 from gramrun.data.wikipedia.planted import SIZES, PlantedWiki, write_tables
 from gramrun.provenance import provenance
 
-RESULTS = Path("results") / "bench"
 TABLES = Path("data/raw/planted")
 GENERATIONS = ("2016", "2026")
 # Simple Wikipedia with fewer pages, and French Wikipedia with fewer: the links of a page grow in between.

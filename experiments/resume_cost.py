@@ -26,6 +26,7 @@ import pandas as pd
 import torch
 
 from experiments.scheduling import gramrun
+from experiments.timing import RESULTS
 from gramrun import checkpoints, runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
@@ -33,7 +34,6 @@ from gramrun.data.shards import open_corpus
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
-RESULTS = Path("results") / "bench"
 CONFIGS = Path("configs") / "wikipedia-simple"
 METHODS = ("sogram", "sagram", "paper-sogram", "paper-sagram")
 STEPS = 50  # steps timed before the rounds

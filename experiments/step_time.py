@@ -13,8 +13,7 @@ MovieLens 1M with linear towers (``linear``), each number of threads in a proces
     ..., previous batch     the same with estimator.batch: previous, the Gramian batch for free
     ..., bfloat16           the same with model.products: bfloat16 (linear towers have no such products)
 
-Each round times every contender for the same number of steps, in a new random order; what is reported are
-the ratios within a round, so a machine whose speed drifts does not favour anyone. A second table accounts for
+Contenders are interleaved as `experiments.timing` says. A second table accounts for
 the compiled step's time part by part (`experiments.step_parts`), and on the pages two ways to save more are
 priced: torch.compile for the dense layers (which needs a C++ compiler), and embedding every distinct item of
 a batch only once. Goal: 1.5 times the bare products with a Gramian batch of its own (accepted: 2.2).
@@ -25,16 +24,11 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import multiprocessing
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -43,6 +37,7 @@ from torch.nn import functional
 from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.step_parts import account, distinct_items, parts_table
+from experiments.timing import RESULTS, apart, measure, ratio, table
 from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
@@ -50,9 +45,6 @@ from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
-STEPS = 40  # steps of one contender in one round, or fewer where they take longer than this:
-LONGEST = 2.0  # seconds
-RESULTS = Path("results") / "bench"
 BARE, PLAIN, COMPILED = "bare products", "plain PyTorch", "compiled"
 ENGINES = {
     "plain engine": ("train.engine=plain",),
@@ -175,58 +167,6 @@ def trainers(config_file: Path, corpus: PreparedCorpus) -> dict[str, Trainer]:
     }
 
 
-def measure(steppers: dict[str, Callable[[], object]], rounds: int) -> pd.DataFrame:
-    """Milliseconds a step of every contender in every round."""
-    random = np.random.default_rng(0)
-    rows = []
-    for number in range(rounds + 1):
-        for name in random.permutation(list(steppers)):
-            started, done, seconds = time.perf_counter(), 0, 0.0
-            while done < STEPS and seconds < LONGEST:
-                steppers[name]()
-                done, seconds = done + 1, time.perf_counter() - started
-            rows.append((number, name, 1e3 * seconds / done))
-        print(f"round {number} of {rounds}", flush=True)
-    frame = pd.DataFrame(rows, columns=["round", "contender", "ms"])
-    return frame[frame["round"] > 0].pivot(index="round", columns="contender", values="ms")  # 0 warms up
-
-
-def table(
-    frame: pd.DataFrame,
-    title: str,
-    reference: str = PLAIN,
-    others: Mapping[str, Mapping[str, str]] | None = None,
-) -> str:
-    """A Markdown table of times and of ratios to a reference.
-
-    Args:
-        frame: what `measure` returns.
-        title: its heading.
-        reference: the contender that ratios are taken to; it comes first.
-        others: further columns, by heading: a cell for each contender.
-    """
-    others = others or {}
-    lines = [
-        f"### {title}",
-        "",
-        f"| step | ms, median (min–max) | ratio to {reference}, median (min–max) |"
-        + "".join(f" {heading} |" for heading in others),
-        "|---|---|---|" + "---|" * len(others),
-    ]
-    for name in sorted(frame, key=lambda n: (n != reference, n)):
-        lines.append(
-            f"| {name} | {frame[name].median():.2f} ({frame[name].min():.2f}–{frame[name].max():.2f}) "
-            f"| {ratio(frame, name, reference)} |" + "".join(f" {cells[name]} |" for cells in others.values())
-        )
-    return "\n".join(lines)
-
-
-def ratio(frame: pd.DataFrame, name: str, reference: str) -> str:
-    """Median, least and greatest of the ratios within rounds."""
-    ratios = (frame[name] / frame[reference]).tolist()
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-
-
 def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) -> dict[str, Any]:
     """Time all on one prepared corpus with so many threads: ``ms`` by contender, ``parts``, ``flops``."""
     torch.set_num_threads(threads)
@@ -270,12 +210,6 @@ def compile_dense(
         "torch.compile": lambda: fast(inputs).backward(gradient),
     }
     return dict(measure(steppers, rounds).to_dict(orient="list"))
-
-
-def apart(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call in a process of its own, whose threads are its own too."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def report(name: str, corpus: PreparedCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from experiments.scheduling import gramrun
-from experiments.step_time import RESULTS, apart
+from experiments.timing import RESULTS, apart
 from gramrun import runs
 from gramrun.baseline import implicit_als
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig

@@ -27,8 +27,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.join_contenders import GRAMRUN, SPILLING, TASKS, THREADS, WAYS, Columns
-from experiments.prepare_speed import RESULTS, TABLES
+from experiments.prepare_speed import TABLES
 from experiments.prepare_speed import WIKIS as MADE
+from experiments.timing import RESULTS
 from gramrun import runs
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.wikipedia.files import find_tables

@@ -16,13 +16,13 @@ from pathlib import Path
 import mwparserfromhell
 import pandas as pd
 
+from experiments.timing import RESULTS
 from gramrun import runs
 from gramrun.data.titles import SiteInfo, parse_target
 from gramrun.data.wikitext import find_categories, find_links, raw_targets, searched
 from gramrun.data.xml_dump import read_pages
 from gramrun.provenance import provenance
 
-RESULTS = Path("results") / "bench"
 REFERENCE = "mwparserfromhell"
 
 

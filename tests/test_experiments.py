@@ -24,6 +24,7 @@ from experiments import (
     step_parts,
     step_time,
     time_to_quality,
+    timing,
 )
 from gramrun import ranking
 from gramrun.config import PrepareConfig, RunConfig
@@ -127,12 +128,12 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     """Each makes a step, and keeps as many bytes as its formula says: k = 4, 50 pages, both sides."""
     sizes = ("model.embedding_dim=4", "train.batch_size=16", "estimator.gramian_batch_size=16")
     monkeypatch.setattr(estimator_cost, "BATCHES", sizes)
-    monkeypatch.setattr(step_time, "STEPS", 2)
+    monkeypatch.setattr(timing, "STEPS", 2)
     corpus = pages.pages_corpus(tmp_path / "pages", pages=50, links=600)
     assert corpus.left.features[0].vocabulary == corpus.right.features[0].vocabulary  # one table for both
     model = ("model.hidden=[8, 4]", "model.input_dim=3")
     steppers, memory, rebuilds = estimator_cost.contenders(None, model, corpus, tmp_path)
-    frame = step_time.measure(steppers, rounds=1)
+    frame = timing.measure(steppers, rounds=1)
     assert set(frame) == set(estimator_cost.ESTIMATORS)
     assert {name for name, taken in rebuilds.items() if taken} == {
         n for n in memory if n.startswith("SAGram")
@@ -142,9 +143,7 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     fixed = memory["SAGram β=1, per item"] - 2 * 50 * 4 * 4
     assert memory["SAGram β=1, per item, bfloat16"] == fixed + 2 * 50 * 4 * 2
     assert memory["SAGram β=1, per pair (γ = 1)"] == fixed + 2 * len(corpus.train) * 4 * 4
-    text = step_time.table(
-        frame, "toy", "sampling", {"state": {name: f"{memory[name]} B" for name in memory}}
-    )
+    text = timing.table(frame, "toy", "sampling", {"state": {name: f"{memory[name]} B" for name in memory}})
     first, second = text.splitlines()[4:6]
     assert first.startswith("| sampling |")
     assert first.endswith("| 1.00 (1.00–1.00) | 144 B |")
@@ -176,7 +175,7 @@ def test_the_products_of_a_step(tmp_path):
 
 
 def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(step_time, "STEPS", 2)
+    monkeypatch.setattr(timing, "STEPS", 2)
     monkeypatch.setattr(step_time, "PARTS_STEPS", 5)
     monkeypatch.setattr(step_time, "ENGINES", {**step_time.ENGINES, "sgd": ("train.optimizer=sgd",)})
     threads = torch.get_num_threads()
@@ -196,7 +195,7 @@ def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
 
 
 def test_growth_at_toy_sizes(tmp_path, monkeypatch):
-    monkeypatch.setattr(step_time, "STEPS", 2)
+    monkeypatch.setattr(timing, "STEPS", 2)
     folders = {"900": tmp_path / "900", "2K": tmp_path / "2K"}
     for pages_of, folder in zip((900, 2000), folders.values(), strict=True):
         growth.write(folder, {"pages": pages_of, "links": 9000})
@@ -265,10 +264,10 @@ def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):
         done[name] += 1
         clock["now"] += seconds
 
-    monkeypatch.setattr(step_time.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock["now"])
     steppers = {"fast": lambda: step("fast", 0.001), "slow": lambda: step("slow", 0.75)}
-    frame = step_time.measure(steppers, rounds=2)
-    assert done == {"fast": 3 * step_time.STEPS, "slow": 3 * 3}  # 2 seconds are over in the third step
+    frame = timing.measure(steppers, rounds=2)
+    assert done == {"fast": 3 * timing.STEPS, "slow": 3 * 3}  # 2 seconds are over in the third step
     assert frame["fast"].tolist() == pytest.approx([1, 1])
     assert frame["slow"].tolist() == pytest.approx([750, 750])
 
@@ -291,7 +290,7 @@ def test_methods_that_a_setting_of_the_known_optimum_cannot_have():
 
 def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
     """Every part runs; the relevant items that are planted among the best are found there."""
-    monkeypatch.setattr(step_time, "STEPS", 1)
+    monkeypatch.setattr(timing, "STEPS", 1)
     for zipf in (False, True):
         problem = evaluation_speed.made_up(rows=300, items=900, candidates=700, dim=16, zipf=zipf)
         frame = evaluation_speed.measure(problem, rounds=1)
@@ -299,7 +298,7 @@ def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
         assert (frame > 0).all(axis=None)
         arguments = problem.left, problem.right, problem.candidates, problem.relevant, problem.excluded
         assert (ranking.rank_relevant(*arguments)[0] <= 100).mean() > 0.3
-    text = step_time.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
+    text = timing.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
     assert "toy: 300 left items, 700 candidates of 900, k = 16" in text
     assert text.splitlines()[4].startswith("| product and topk |")
 
