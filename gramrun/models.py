@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -76,33 +79,55 @@ def check_device(config: RunConfig, device: torch.device) -> None:
         )
 
 
+LearnerKind = Literal["plain", "compiled", "static"]
+
 _MOST_PADDED = 4 * 10**9  # bytes
 
 
-def _padded_bytes(model: TwoTower, config: RunConfig) -> int:
-    """What a batch of both sides takes where every bag is as long as its column's longest."""
-    columns = [c for tower in (model.left, model.right) for c in tower.columns]
-    width = model.table_parameters()[0].shape[1]
+def padded_bytes(config: RunConfig, longest_bags: Iterable[int]) -> int:
+    """What a batch of both sides takes where every bag is as long as its column's longest.
+
+    Args:
+        config: of the run.
+        longest_bags: the values of the longest bag, of every column of both sides.
+    """
+    width = config.model.input_dim if config.model.hidden else config.model.embedding_dim
     rows = max(config.train.batch_size, EMBED_CHUNK)
-    return sum(4 * rows * width * int(c.longest) for c in columns)  # type: ignore[arg-type, misc]
+    return 4 * rows * width * sum(longest_bags)
 
 
-def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Learner:
-    """Make what takes the gradient steps of a run on `model`, one of the replicas that `processes` have.
+def learner_kind(
+    config: RunConfig, device: torch.device, longest_bags: Iterable[int], processes: int = 1
+) -> LearnerKind:
+    """Which learner takes the gradient steps of a run.
 
     A captured step exchanges nothing and pads every bag to the longest: on a GPU, several processes and
     features with very long bags take torch's own.
+
+    Args:
+        config: of the run.
+        device: where its model is.
+        longest_bags: as for `padded_bytes`.
+        processes: how many train together.
     """
+    if config.train.engine == "plain" or config.train.optimizer not in SPARSE_OPTIMIZERS:
+        return "plain"
+    if device.type != "cuda":
+        return "compiled"
+    if processes > 1 or padded_bytes(config, longest_bags) > _MOST_PADDED:
+        return "plain"
+    return "static"
+
+
+def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Learner:
+    """Make what takes the gradient steps of a run on `model`, one of the replicas that `processes` have."""
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
-    on_gpu = model.device.type == "cuda"
-    if (
-        train.engine == "plain"
-        or train.optimizer not in SPARSE_OPTIMIZERS
-        or (on_gpu and (processes.count > 1 or _padded_bytes(model, config) > _MOST_PADDED))
-    ):
+    longest = [int(c.longest) for tower in (model.left, model.right) for c in tower.columns]  # type: ignore[arg-type]
+    kind = learner_kind(config, model.device, longest, processes.count)
+    if kind == "plain":
         return PlainLearner(model, train.optimizer, *rates, processes)
-    if on_gpu:
+    if kind == "static":
         return StaticLearner(model, train.optimizer, *rates, mean=config.model.bag == "mean")
     return CompiledLearner(
         model,

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import psutil
+import torch
 
 from gramrun.caches import cache_bytes
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
-from gramrun.model.optimizers import SPARSE_OPTIMIZERS
+from gramrun.models import learner_kind
 
 # What a process that only predicts has not loaded yet: torch's optimizers, the compiled loops, the products'
 # scratch memory and the threads. Measured (Linux x86-64, torch 2.13 for CPUs, 2 threads): 195 to 215 MB.
@@ -70,7 +71,7 @@ def peak_memory(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -
     process = psutil.Process().memory_info().rss + _FIRST_STEPS  # first: what follows reads mapped files
     parameters = 4 * count_parameters(config, corpus)
     items = corpus.left.items + corpus.right.items
-    compiled = config.train.engine == "compiled" and config.train.optimizer in SPARSE_OPTIMIZERS
+    compiled = learner_kind(config, torch.device("cpu"), ()) == "compiled"
     tables = sum(corpus.vocabulary_sizes[name] for name in _vocabularies(corpus))
     optimizer = STATE_FLOATS[config.train.optimizer] * parameters + (4 * tables if compiled else 0)
     if config.train.optimizer == "adam":  # its gradients are as large as the tables, and so is its root

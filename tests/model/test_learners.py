@@ -13,7 +13,7 @@ from gramrun.data.corpus import Corpus, Side, bags, one_hot
 from gramrun.model import bags as kernels
 from gramrun.model.learners import PlainLearner
 from gramrun.model.static_learner import StaticLearner
-from gramrun.models import make_learner
+from gramrun.models import learner_kind, make_learner
 from gramrun.training import Trainer
 
 STEPS = 100
@@ -257,3 +257,21 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
     kernels.update_sgd(descended, again, met, buffer, count, 0.3)
     np.testing.assert_allclose(descended, expected_descent, rtol=1e-6, atol=1e-5)
     assert (again == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "longest", "processes", "kind"),
+    [
+        ((), "cpu", 10**9, 1, "compiled"),
+        ((), "cpu", 1, 2, "compiled"),
+        (("train.engine=plain",), "cpu", 1, 1, "plain"),
+        (("train.optimizer=adam",), "cpu", 1, 1, "plain"),
+        ((), "cuda", 1, 1, "static"),
+        ((), "cuda", 1, 2, "plain"),
+        ((), "cuda", 10**6, 1, "plain"),
+        (("train.engine=plain",), "cuda", 1, 1, "plain"),
+        (("train.optimizer=adam",), "cuda", 1, 1, "plain"),
+    ],
+)
+def test_which_learner_a_run_has(make_config, settings, device, longest, processes, kind):
+    assert learner_kind(make_config(*settings), torch.device(device), [longest], processes) == kind
