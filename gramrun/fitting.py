@@ -57,11 +57,11 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
             stretch.loss += record.loss
             bar.update(record)
             last = record.step == trainer.total_steps
-            stopped = together.any(interrupted())
+            # The first process's clock decides for all when they save.
+            stopped, saved = together.any(interrupted(), last or saving.due(record))
             if last or evaluating.due(record):
                 log()
-            # The first process's clock decides for all.
-            if together.any(last or saving.due(record)) or stopped:
+            if saved or stopped:
                 started = time.perf_counter()
                 check_replicas(trainer)
                 checkpoints.save(run, trainer, losses=[stretch.loss])
@@ -111,8 +111,8 @@ def follow(trainer: Trainer) -> None:
     together = trainer.processes
     with deferred_interrupt(passed_on=True) as interrupted:
         for record in trainer.steps():
-            stopped = together.any(interrupted())
-            if together.any(False) or stopped:
+            stopped, saved = together.any(interrupted(), False)
+            if saved or stopped:
                 check_replicas(trainer)
             if stopped and record.step < trainer.total_steps:
                 together.wait()

@@ -120,9 +120,11 @@ class Processes:
                 values = self.gather_uneven(p.grad._values())
                 p.grad = torch.sparse_coo_tensor(rows, values, p.grad.shape)
 
-    def any(self, here: bool) -> bool:
-        """Whether it is so in any process: all get the same answer."""
-        return bool(self.mean(torch.tensor(float(here)))) if self.count > 1 else here
+    def any(self, *here: bool) -> tuple[bool, ...]:
+        """Of each flag, whether it is set in any process, in one exchange: all get the same answers."""
+        if self.count == 1:
+            return here
+        return tuple(bool(total) for total in self.sum(torch.tensor(here, dtype=torch.float32)))
 
     def from_first(self, make: Callable[[], T]) -> T:
         """What `make`, a function that only the first process calls, gives: something small, to all."""

@@ -135,6 +135,11 @@ def test_a_replica_that_differs_in_one_bit_is_noticed_by_all(trained, make_confi
         assert kept["complaint"].startswith("step 40: the processes no longer have the same parameters")
 
 
+def test_flags_that_one_process_sets_are_set_for_all(trained, make_config):
+    assert [kept["flags"] for kept in trained(make_config, "sogram")] == [(True, True, False)] * 2
+    assert ALONE.any(True, False) == (True, False)
+
+
 def start(folder, *arguments):
     """Start gramrun in two processes in `folder`."""
     command = [*TORCHRUN, "-m", "gramrun", *map(str, arguments)]
