@@ -132,6 +132,7 @@ def train(
     from gramrun.config_loading import dump_config
     from gramrun.data.shards import open_corpus
     from gramrun.fitting import fit, follow
+    from gramrun.memory_check import check_memory
     from gramrun.processes import joined
     from gramrun.resources import estimate_resources
     from gramrun.training import check_divides
@@ -145,7 +146,9 @@ def train(
             check_divides(resolved, processes.count)
             if processes.first:
                 typer.echo(dump_config(resolved), nl=False)
-                typer.echo("\n".join(estimate_resources(resolved, corpus)))
+                for line in estimate_resources(resolved, corpus):
+                    typer.echo(line)
+                check_memory(resolved, corpus, processes)
                 typer.echo(f"dry run: nothing written; the run would be {path}")
             return
         run, trainer = opening.open_run(
@@ -283,6 +286,7 @@ def doctor(
     from gramrun.config import RunConfig
     from gramrun.config_loading import load_config
     from gramrun.data.shards import open_corpus
+    from gramrun.memory_check import check_memory
     from gramrun.resources import describe_machine, estimate_resources, estimate_time
 
     for line in describe_machine():
@@ -291,7 +295,9 @@ def doctor(
         return
     resolved = load_config(RunConfig, config, settings or [])
     corpus = open_corpus(resolved.data.path)
-    typer.echo("\n".join(estimate_resources(resolved, corpus)))
+    for line in estimate_resources(resolved, corpus):
+        typer.echo(line)
+    check_memory(resolved, corpus)
     typer.echo(estimate_time(resolved, corpus))
 
 

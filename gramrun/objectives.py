@@ -28,7 +28,7 @@ from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.gramian.population import Population
 from gramrun.gramian.surrogate import GravitySide, gravity, gravity_surrogate
 from gramrun.model.losses import squared_error
-from gramrun.priors import make_prior
+from gramrun.priors import make_prior, prior_rank
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class BatchSoftmax(Objective):
 
 
 def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
-    """r, how many companions an item has under the objective of `config`; makes its prior to know.
+    """r, how many companions an item has under the objective of `config`.
 
     Raises:
         InputError: when the prior's file does not fit the corpus.
@@ -188,8 +188,7 @@ def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
     """
     if config.train.objective == "taylor-softmax":
         return TaylorSoftmax.companion_dim
-    prior = make_prior(config.train.prior, corpus, target=config.train.target, seed=config.train.seed)
-    return 0 if prior is None else prior.rank
+    return prior_rank(config.train.prior, corpus)
 
 
 def make_objective(

@@ -11,9 +11,12 @@ from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import InputError
+from gramrun.memory_check import check_memory
+from gramrun.models import check_fits
+from gramrun.objectives import companion_dim
 from gramrun.processes import ALONE, Processes
 from gramrun.runs import Kind, Run
-from gramrun.training import Trainer
+from gramrun.training import Trainer, check_divides
 
 
 def resolve(
@@ -54,17 +57,34 @@ def open_run(
         ConfigError: when the configuration does not fit the corpus or the machine.
     """
     if not processes.first:
-        return Run(path, config), Trainer(config, corpus, processes)
-    if resume:
+        run = Run(path, config)
+    elif resume:
         run = runs.reopen(path, kind, config, corpus.content_hash)
-        return run, Trainer(config, corpus, processes)
-    runs.check_free(path, force=force)
+    else:
+        runs.check_free(path, force=force)
+    _check_fits(kind, config, corpus, processes)
     # Before the directory: what does not fit the corpus writes nothing.
     trainer = Trainer(config, corpus, processes)
-    watching = config.gram_error.estimators if kind == "gram-error" else ()
-    check_caches(config, watching, corpus, trainer.objective.companion_dim)
+    if resume or not processes.first:
+        return run, trainer
     checkpoints.check_disk(path, trainer)
     return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+
+
+def _check_fits(kind: Kind, config: RunConfig, corpus: PreparedCorpus, processes: Processes) -> None:
+    """Check, before anything is made, what the corpus and the machine's memory can tell.
+
+    Raises:
+        InputError: when the prior does not fit the corpus.
+        ConfigError: when the configuration does not fit the corpus or the machine.
+    """
+    check_fits(config, corpus)
+    check_divides(config, processes.count)
+    watching = config.gram_error.estimators if kind == "gram-error" else ()
+    check_caches(config, [config.estimator, *watching], corpus, companion_dim(config, corpus))
+    if kind == "train":
+        check_memory(config, corpus, processes)
+        processes.wait()  # none takes memory before all have looked at what is free
 
 
 def restore(run: Run, trainer: Trainer, *, resume: bool) -> dict[str, Any]:

@@ -6,6 +6,9 @@
 It counts what is resident, as the kernel does for a process (``ru_maxrss``): also the pages of mapped shards
 that have been read, all of them in a run of an epoch, which the kernel may drop again when memory is short.
 Rows that no step has touched yet take no memory in Adagrad's sums, so a short run can stay below.
+
+Of a run on a GPU this is the part of the host, where the model and its caches are made before they are moved;
+that part has not been compared with a GPU's. The GPU's own is in `gramrun.device_memory`.
 """
 
 from __future__ import annotations
@@ -59,28 +62,55 @@ class PeakMemory:
         parts = (self.process, self.parameters, self.optimizer, self.populations, self.caches)
         return sum(parts) + self.files + self.work
 
+    @property
+    def to_come(self) -> dict[str, int]:
+        """What a process that has opened its corpus must still find free; mapped files can be dropped."""
+        return {
+            "threads and compiled loops": _FIRST_STEPS,
+            "parameters": self.parameters,
+            "optimizer": self.optimizer,
+            "populations": self.populations,
+            "Gramian caches": self.caches,
+            "evaluation, batches or start": self.work,
+        }
 
-def peak_memory(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -> PeakMemory:
+
+CPU = torch.device("cpu")
+
+
+def peak_memory(
+    config: RunConfig, corpus: PreparedCorpus, companion_dim: int, device: torch.device = CPU
+) -> PeakMemory:
     """Predict the peak of ``gramrun train``.
 
     Args:
         config: of the run.
         corpus: of the run, which it fits.
         companion_dim: r, the companions of an item (`gramrun.objectives.companion_dim`).
+        device: where the model is.
     """
     process = psutil.Process().memory_info().rss + _FIRST_STEPS  # first: what follows reads mapped files
     parameters = 4 * count_parameters(config, corpus)
-    items = corpus.left.items + corpus.right.items
-    compiled = learner_kind(config, torch.device("cpu"), ()) == "compiled"
-    tables = sum(corpus.vocabulary_sizes[name] for name in _vocabularies(corpus))
-    optimizer = STATE_FLOATS[config.train.optimizer] * parameters + (4 * tables if compiled else 0)
+    caches = cache_bytes(config, config.estimator, corpus, companion_dim)
+    if device.type == "cuda":
+        sets, _ = evaluation_bytes_apart(config, corpus)
+        start = max(parameters, caches)  # made on the host, and moved
+        return PeakMemory(
+            process,
+            0,
+            0,
+            8 * _weighted_items(config, corpus),
+            0,
+            mapped_bytes(config, corpus),
+            max(sets, start),
+        )
+    optimizer = STATE_FLOATS[config.train.optimizer] * parameters
+    if learner_kind(config, CPU, ()) == "compiled":
+        optimizer += 4 * table_rows(corpus)
     if config.train.optimizer == "adam":  # its gradients are as large as the tables, and so is its root
         optimizer += 2 * parameters
-    gammas = ((corpus.left.items, config.train.gamma_left), (corpus.right.items, config.train.gamma_right))
-    populations = sum(count * (4 if gamma == 1 else 16) for count, gamma in gammas)
-    if config.train.prior.name != "none":
-        populations += 4 * companion_dim * items
-    caches = cache_bytes(config, config.estimator, corpus, companion_dim)
+    populations = 4 * (corpus.left.items + corpus.right.items) + 12 * _weighted_items(config, corpus)
+    populations += companion_bytes(config, corpus, companion_dim)
     in_file = config.estimator.cache_folder is not None
     return PeakMemory(
         process,
@@ -89,8 +119,25 @@ def peak_memory(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -
         populations,
         0 if in_file else caches,
         mapped_bytes(config, corpus) + (caches if in_file else 0),
-        max(_step_bytes(config, corpus), evaluation_bytes(config, corpus), _start_bytes(config, corpus)),
+        max(step_bytes(config, corpus), evaluation_bytes(config, corpus), start_bytes(config, corpus)),
     )
+
+
+def _weighted_items(config: RunConfig, corpus: PreparedCorpus) -> int:
+    """Items of sides whose γ is not 1: 4 bytes of importance each, and 8 to draw by, always on the host."""
+    gammas = ((corpus.left.items, config.train.gamma_left), (corpus.right.items, config.train.gamma_right))
+    return sum(items for items, gamma in gammas if gamma != 1)
+
+
+def companion_bytes(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -> int:
+    """The vectors of a prior."""
+    items = corpus.left.items + corpus.right.items
+    return 4 * companion_dim * items if config.train.prior.name != "none" else 0
+
+
+def table_rows(corpus: PreparedCorpus) -> int:
+    """The rows of all feature tables."""
+    return sum(corpus.vocabulary_sizes[name] for name in _vocabularies(corpus))
 
 
 def _vocabularies(corpus: PreparedCorpus) -> set[str]:
@@ -103,13 +150,13 @@ def count_parameters(config: RunConfig, corpus: PreparedCorpus) -> int:
     width = model.input_dim if model.hidden else model.embedding_dim
     count = width * sum(corpus.vocabulary_sizes[name] for name in _vocabularies(corpus))
     for side in (corpus.left, corpus.right):
-        widths = _widths(config, len(side.features))
+        widths = layer_widths(config, len(side.features))
         count += sum((a + 1) * b for a, b in itertools.pairwise(widths))
         count += widths[0] * widths[-1] if model.skip else 0
     return count
 
 
-def _widths(config: RunConfig, features: int) -> list[int]:
+def layer_widths(config: RunConfig, features: int) -> list[int]:
     """The widths of a tower's layers, from its inputs to its embedding."""
     model = config.model
     return [model.input_dim * features, *model.hidden, model.embedding_dim] if model.hidden else []
@@ -126,15 +173,15 @@ def mapped_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     return sum(file["bytes"] for name, file in files if not name.startswith(tuple(unread)))
 
 
-def _step_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def step_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     """Activations of both batches and both sides, and the gradients of one."""
     rows = 2 * config.train.batch_size + config.estimator.gramian_batch_size
     k = config.model.embedding_dim
-    numbers = sum(sum(_widths(config, len(s.features)) or [k]) for s in (corpus.left, corpus.right))
+    numbers = sum(sum(layer_widths(config, len(s.features)) or [k]) for s in (corpus.left, corpus.right))
     return 2 * 4 * rows * numbers  # each width before and after its activation
 
 
-def _start_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def start_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     """What the start of the caches holds beside them: a sum's chunk, and for pairs one side's embeddings."""
     if config.estimator.cache_entry is None:
         return 0
@@ -156,20 +203,41 @@ class _Ranked:
 
 
 def evaluation_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
-    """What `gramrun.evaluation.evaluate_model` holds at most, for all splits."""
-    settings, k = config.evaluation, config.model.embedding_dim
-    ranked = [_ranked(config, corpus, split) for split in dict.fromkeys(settings.splits)]
-    rows = max(r.left for r in ranked) + max(r.right for r in ranked)
-    candidates = min(settings.candidates, corpus.right.items)
-    embeddings = 4 * k * rows + 8 * (corpus.left.items + corpus.right.items)  # and where each item's row is
+    """What `gramrun.evaluation.evaluate_model` holds at most, for all splits, with the model on the CPU."""
+    ranked = _ranked_splits(config, corpus)
     sets = 8 * sum(r.relevant + r.excluded for r in ranked)
-    products = 4 * (k * candidates + _ROWS_RANKED * min(candidates, _CANDIDATES_RANKED))
-    moments = [sets + _SET_BYTES * max(r.excluded, r.relevant, r.pairs) for r in ranked]
-    for r in ranked:
-        renumbering = _SET_BYTES * max(r.excluded, r.relevant)
-        ranking = 4 * k * r.left + products + 8 * (r.relevant + r.excluded)
-        moments.append(sets + embeddings + max(renumbering, ranking))
-    return max(moments)
+    made = sets + _SET_BYTES * max(max(r.excluded, r.relevant, r.pairs) for r in ranked)
+    rows = 8 * (corpus.left.items + corpus.right.items)  # where each item's row is
+    renumbered = max(_SET_BYTES * max(r.excluded, r.relevant) for r in ranked) + _embedding_bytes(
+        config, ranked
+    )
+    scored = max(8 * (r.relevant + r.excluded) + _scoring_bytes(config, corpus, r) for r in ranked)
+    return max(made, sets + rows + max(renumbered, scored + _embedding_bytes(config, ranked)))
+
+
+def evaluation_bytes_apart(config: RunConfig, corpus: PreparedCorpus) -> tuple[int, int]:
+    """The same on the host, and on the GPU, where the model is there."""
+    ranked = _ranked_splits(config, corpus)
+    sets = 8 * sum(r.relevant + r.excluded for r in ranked)
+    made = _SET_BYTES * max(max(r.excluded, r.relevant, r.pairs) for r in ranked)
+    scored = max(_scoring_bytes(config, corpus, r) for r in ranked)
+    rows = 8 * (corpus.left.items + corpus.right.items)
+    return sets + made + rows, _embedding_bytes(config, ranked) + scored
+
+
+def _ranked_splits(config: RunConfig, corpus: PreparedCorpus) -> list[_Ranked]:
+    return [_ranked(config, corpus, split) for split in dict.fromkeys(config.evaluation.splits)]
+
+
+def _embedding_bytes(config: RunConfig, ranked: list[_Ranked]) -> int:
+    """The embeddings of what any split ranks."""
+    return 4 * config.model.embedding_dim * (max(r.left for r in ranked) + max(r.right for r in ranked))
+
+
+def _scoring_bytes(config: RunConfig, corpus: PreparedCorpus, ranked: _Ranked) -> int:
+    """A split's own left rows and candidates, and the products of a chunk."""
+    k, candidates = config.model.embedding_dim, min(config.evaluation.candidates, corpus.right.items)
+    return 4 * (k * (ranked.left + candidates) + _ROWS_RANKED * min(candidates, _CANDIDATES_RANKED))
 
 
 def _ranked(config: RunConfig, corpus: PreparedCorpus, split: str) -> _Ranked:

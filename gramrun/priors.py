@@ -42,13 +42,7 @@ def make_prior(
         case "file":
             assert section.path is not None  # PriorSection sees to it, and to the rank
             return load_prior(section.path, left_items, right_items)
-    assert section.rank is not None
-    largest = min(left_items, right_items) - 1
-    if section.rank > largest:
-        raise ConfigError(
-            f"train.prior.rank is {section.rank}, but {corpus.path} has {left_items:,} × {right_items:,} "
-            f"items, whose SVD gives at most {largest}; set it to {largest} or less"
-        )
+    rank = prior_rank(section, corpus)
     train = corpus.train
     assert target == "one" or train.target is not None  # `gramrun.models.check_fits` refuses it
     values = torch.from_numpy(train.target) if target == "value" else None
@@ -57,7 +51,33 @@ def make_prior(
         torch.from_numpy(train.right),
         left_items,
         right_items,
-        section.rank,
+        rank,
         seed,
         values,
     )
+
+
+def prior_rank(section: PriorSection, corpus: PreparedCorpus) -> int:
+    """The rank of the prior that `make_prior` gives, 0 for ``none``, without an SVD.
+
+    Raises:
+        ConfigError: when the rank is too large for the corpus.
+        InputError: when ``path`` is no prior for this corpus.
+    """
+    left_items, right_items = corpus.left.items, corpus.right.items
+    match section.name:
+        case "none":
+            return 0
+        case "popularity":
+            return 1
+        case "file":
+            assert section.path is not None
+            return load_prior(section.path, left_items, right_items).rank
+    assert section.rank is not None
+    largest = min(left_items, right_items) - 1
+    if section.rank > largest:
+        raise ConfigError(
+            f"train.prior.rank is {section.rank}, but {corpus.path} has {left_items:,} × {right_items:,} "
+            f"items, whose SVD gives at most {largest}; set it to {largest} or less"
+        )
+    return section.rank

@@ -56,6 +56,11 @@ class Processes:
         """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
+    @property
+    def here(self) -> int:
+        """How many of them run on this machine, as torchrun says."""
+        return 1 if self.count == 1 else int(os.environ.get("LOCAL_WORLD_SIZE") or self.count)
+
     def part(self, length: int) -> slice:
         """Which of `length` rows are this process's: contiguous, in order of ranks, as even as can be."""
         return slice(self.rank * length // self.count, (self.rank + 1) * length // self.count)

@@ -12,7 +12,8 @@ import torch
 from gramrun.caches import cache_bytes, check_caches
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
-from gramrun.models import check_fits
+from gramrun.device_memory import device_memory
+from gramrun.models import check_fits, choose_device
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import STATE_FLOATS, count_parameters, peak_memory
 from gramrun.provenance import provenance
@@ -65,7 +66,8 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         for group in (sections[:1], sections[1:])
         for is_mapped in (False, True)
     )
-    peak = peak_memory(config, corpus, companions)
+    device = choose_device(config.device)
+    peak = peak_memory(config, corpus, companions, device)
     yield (
         f"memory: {size_text(peak.total)} at its peak = process {size_text(peak.process)}, parameters "
         f"{size_text(peak.parameters)}, optimizer {size_text(peak.optimizer)}, populations "
@@ -73,6 +75,10 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
         f"{size_text(peak.files)}, evaluation, batches or start {size_text(peak.work)}"
     )
     whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + caches + mapped
+    if device.type == "cuda":
+        gpu = device_memory(config, corpus, companions)
+        named = ", ".join(f"{name} {size_text(size)}" for name, size in gpu.parts.items())
+        yield f"GPU memory: {size_text(gpu.total)} = {named}"
     saved = config.train.checkpoints_kept + 1  # and the one being written
     yield f"disk: {size_text(saved * whole)} for checkpoints, {size_text(mapped)} for caches"
     if watched or watched_mapped:

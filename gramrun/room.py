@@ -55,6 +55,17 @@ def check_room(
         available, where = available_disk(path), f" for {path}"
     else:
         available, where = available_memory(), ""
+    check_available(need_bytes, available, kind, what=what, remedy=remedy, where=where)
+
+
+def check_available(
+    need_bytes: int, available: int, kind: str, *, what: str, remedy: str, where: str = ""
+) -> None:
+    """Refuse what needs more of a `kind` of room than so many bytes.
+
+    Raises:
+        ConfigError: when it does, in the words of `check_room`.
+    """
     if need_bytes > available:
         raise ConfigError(
             f"{what} need {size_text(need_bytes)} of {kind}, {size_text(available)} are available{where}; "
