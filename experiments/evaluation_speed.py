@@ -31,7 +31,7 @@ from gramrun.evaluation import ranking_task
 from gramrun.models import embed_all, make_model
 from gramrun.negatives import Negatives
 from gramrun.provenance import provenance
-from gramrun.ranking import Ints, Relevant
+from gramrun.ranking import Ints, Relevant, Sets
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
 BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"
@@ -45,8 +45,8 @@ class Problem:
     left: Tensor
     right: Tensor
     candidates: Ints
-    relevant: Relevant
-    excluded: Relevant
+    relevant: Sets
+    excluded: Sets
     embed: Callable[[], object] | None = None
 
 

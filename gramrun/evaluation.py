@@ -13,14 +13,16 @@ neither MAP's denominator nor whether training positives are taken out, so both 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
@@ -31,9 +33,20 @@ from gramrun.data.shards import Pairs, PreparedCorpus
 from gramrun.errors import InputError
 from gramrun.model.towers import TwoTower
 from gramrun.models import choose_device, make_model
-from gramrun.ranking import Ints, Relevant, candidate_hash, rank_relevant, sample_candidates
+from gramrun.ranking import (
+    Ints,
+    Stretches,
+    candidate_hash,
+    distinct_rows,
+    rank_relevant,
+    sample_candidates,
+)
 from gramrun.runs import Run, check_same_data
 from gramrun.sides import embed_in_chunks
+
+Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
+
+_ROWS_READ = 4096  # of a split at once; bounds memory, not a result
 
 
 @dataclass(frozen=True)
@@ -52,8 +65,8 @@ class RankingTask:
 
     split: str
     left_items: Ints
-    relevant: Relevant
-    excluded: Relevant | None
+    relevant: Stretches
+    excluded: Stretches | None
     candidates: Ints
     candidate_hash: str
     full: bool
@@ -70,12 +83,15 @@ def ranking_task(
         settings: candidates, left items and seed.
         full: rank all right items, whatever ``settings.candidates`` says.
     """
-    left_items, relevant = _group(corpus.pairs(split))
+    pairs = corpus.pairs(split)
+    left_items, starts = distinct_rows(pairs.left)
+    relevant = Stretches(starts, np.append(starts[1:], len(pairs)), pairs.right)
     if settings.left_items is not None and settings.left_items < len(left_items):
         # A stream of its own, so that the candidates do not change with the number of left items.
         random = np.random.default_rng((settings.seed, 1))
         chosen = np.sort(random.choice(len(left_items), settings.left_items, replace=False))
-        left_items, relevant = left_items[chosen], _take(relevant, chosen)
+        left_items = left_items[chosen]
+        relevant = Stretches(relevant.starts[chosen], relevant.ends[chosen], pairs.right)
     excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
     count = corpus.right.items if full else settings.candidates
     candidates = sample_candidates(corpus.right.items, count, settings.seed)
@@ -132,7 +148,7 @@ def evaluate_model(
     """
     tasks = [ranking_task(corpus, split, settings, full=full) for split in splits]
     left_rows = _rows_in_use([task.left_items for task in tasks], corpus.left.items)
-    ranked = [items for task in tasks for items in (task.candidates, task.relevant.items)]
+    ranked = itertools.chain(*([task.candidates] for task in tasks), *(_items_of(t.relevant) for t in tasks))
     right_rows = _rows_in_use(ranked, corpus.right.items)
     device = next(model.parameters()).device
     left, right = (
@@ -173,16 +189,20 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         ranks, offsets = rank_relevant(
             left, right, task.candidates, task.relevant, task.excluded, progress=bar.update
         )
-    precision = metrics.average_precision(ranks, offsets, 10)
+
+    def values(metric: Metric, k: int) -> NDArray[np.float64]:
+        return _by_left_item(metric, ranks, offsets, k)
+
+    precision = values(metrics.average_precision, 10)
     low, high = metrics.bootstrap_interval(precision, seed)
     return {
         "split": task.split,
         "map@10": float(precision.mean()),
         "ci95": [low, high],
-        "map@10_relevant": float(metrics.average_precision_relevant(ranks, offsets, 10).mean()),
-        "recall@10": float(metrics.recall(ranks, offsets, 10).mean()),
-        "recall@100": float(metrics.recall(ranks, offsets, 100).mean()),
-        "ndcg@10": float(metrics.ndcg(ranks, offsets, 10).mean()),
+        "map@10_relevant": float(values(metrics.average_precision_relevant, 10).mean()),
+        "recall@10": float(values(metrics.recall, 10).mean()),
+        "recall@100": float(values(metrics.recall, 100).mean()),
+        "ndcg@10": float(values(metrics.ndcg, 10).mean()),
         "left_items": len(left),
         "candidates": len(task.candidates),
         "full": task.full,
@@ -262,32 +282,11 @@ def describe(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _group(pairs: Pairs) -> tuple[np.ndarray, Relevant]:
-    """The distinct left items of a split and their right items; pairs are sorted by left."""
-    left = np.asarray(pairs.left)
-    starts = np.flatnonzero(np.diff(left, prepend=-1))
-    offsets = np.append(starts, len(left)).astype(np.int64)
-    return left[starts].astype(np.int64), Relevant(offsets, np.asarray(pairs.right).astype(np.int64))
-
-
-def _take(relevant: Relevant, rows: np.ndarray) -> Relevant:
-    """Some rows of a CSR structure, in the order given."""
-    return _gather(relevant.items, relevant.offsets[rows], relevant.offsets[rows + 1])
-
-
-def _rows_of(pairs: Pairs, left_items: np.ndarray) -> Relevant:
+def _rows_of(pairs: Pairs, left_items: Ints) -> Stretches:
     """The right items of the given left items in `pairs`; an empty row for a left item without any."""
-    starts = np.searchsorted(pairs.left, left_items, side="left")
-    ends = np.searchsorted(pairs.left, left_items, side="right")
-    return _gather(pairs.right, starts, ends)
-
-
-def _gather(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Relevant:
-    """A CSR structure whose row r is ``values[starts[r]:ends[r]]``."""
-    lengths = ends - starts
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return Relevant(offsets, np.asarray(values[positions], dtype=np.int64))
+    sought = left_items.astype(pairs.left.dtype)  # of another type, all pairs would be copied into it
+    starts = np.searchsorted(pairs.left, sought, side="left")
+    return Stretches(starts, np.searchsorted(pairs.left, sought, side="right"), pairs.right)
 
 
 def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:
@@ -302,15 +301,24 @@ def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:
 
 def _renumbered(task: RankingTask, rows: Ints) -> RankingTask:
     """The task with rows for right items; those of the excluded that have none are no candidates."""
-
-    def renumber(sets: Relevant) -> Relevant:
-        items = rows[sets.items]
-        offsets = np.concatenate([[0], np.cumsum(items >= 0)])[sets.offsets]
-        return Relevant(offsets, items[items >= 0])
-
     return replace(
         task,
         candidates=rows[task.candidates],
-        relevant=renumber(task.relevant),
-        excluded=None if task.excluded is None else renumber(task.excluded),
+        relevant=replace(task.relevant, numbers=rows),
+        excluded=None if task.excluded is None else replace(task.excluded, numbers=rows),
     )
+
+
+def _items_of(sets: Stretches) -> Iterator[Ints]:
+    """The items of all rows, a part at a time."""
+    for start in range(0, len(sets), _ROWS_READ):
+        yield sets.rows(start, start + _ROWS_READ)[1]
+
+
+def _by_left_item(metric: Metric, ranks: Ints, offsets: Ints, k: int) -> NDArray[np.float64]:
+    """A metric of every left item, of some at a time: its terms take many times what its ranks do."""
+    values = []
+    for start in range(0, len(offsets) - 1, _ROWS_READ):
+        part = offsets[start : start + _ROWS_READ + 1]
+        values.append(metric(ranks[part[0] : part[-1]], part - part[0], k))
+    return np.concatenate(values)

@@ -24,6 +24,7 @@ from gramrun.caches import cache_bytes
 from gramrun.config import RunConfig
 from gramrun.data.shards import PreparedCorpus
 from gramrun.models import learner_kind
+from gramrun.ranking import distinct_rows
 
 # What a process that only predicts has not loaded yet: torch's optimizers, the compiled loops, the products'
 # scratch memory and the threads. Measured (Linux x86-64, torch 2.13 for CPUs, 2 threads): 195 to 215 MB.
@@ -31,7 +32,10 @@ _FIRST_STEPS = 200_000_000
 _ROWS_RANKED, _CANDIDATES_RANKED = 256, 65_536  # at once (`gramrun.ranking`)
 _ROWS_SUMMED = 65_536  # of caches at once, in float32 and twice in float64 (`gramrun.gramian.sagram`)
 STATE_FLOATS = {"adagrad": 1, "adam": 2, "sgd": 0}  # per parameter, as torch keeps them
-_SET_BYTES = 28  # a pair's, while the sets of an evaluation are made: ids, positions, differences, masks
+_ROWS_MEASURED = 4096  # at once (`gramrun.evaluation`)
+_SET_BYTES = 80  # of a chunk's pair while it is ranked: row, item, their selection, its tensors, its place
+_METRIC_BYTES = 40  # of a part's pair while a metric is computed: places, terms and what they are made of
+_ROW_BYTES = 40  # of a left item: its id, and where its relevant and its excluded items begin and end
 
 
 @dataclass(frozen=True)
@@ -193,62 +197,63 @@ def start_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
 
 @dataclass(frozen=True)
 class _Ranked:
-    """What one split's evaluation ranks: left rows, right rows, pairs of its sets; and of the whole split."""
+    """What one split's evaluation ranks.
+
+    Attributes:
+        left: rows.
+        right: rows.
+        all_left: rows of the whole split, of which `left` are chosen.
+        relevant: pairs.
+        chunk: relevant and excluded pairs of the chunk of rows that has most.
+        part: relevant pairs of the part that has most, of those that metrics are computed in.
+    """
 
     left: int
     right: int
+    all_left: int
     relevant: int
-    excluded: int
-    pairs: int
+    chunk: int
+    part: int
 
 
 def evaluation_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     """What `gramrun.evaluation.evaluate_model` holds at most, for all splits, with the model on the CPU."""
-    ranked = _ranked_splits(config, corpus)
-    sets = 8 * sum(r.relevant + r.excluded for r in ranked)
-    made = sets + _SET_BYTES * max(max(r.excluded, r.relevant, r.pairs) for r in ranked)
-    rows = 8 * (corpus.left.items + corpus.right.items)  # where each item's row is
-    renumbered = max(_SET_BYTES * max(r.excluded, r.relevant) for r in ranked) + _embedding_bytes(
-        config, ranked
-    )
-    scored = max(8 * (r.relevant + r.excluded) + _scoring_bytes(config, corpus, r) for r in ranked)
-    return max(made, sets + rows + max(renumbered, scored + _embedding_bytes(config, ranked)))
+    return sum(evaluation_bytes_apart(config, corpus))
 
 
 def evaluation_bytes_apart(config: RunConfig, corpus: PreparedCorpus) -> tuple[int, int]:
-    """The same on the host, and on the GPU, where the model is there."""
-    ranked = _ranked_splits(config, corpus)
-    sets = 8 * sum(r.relevant + r.excluded for r in ranked)
-    made = _SET_BYTES * max(max(r.excluded, r.relevant, r.pairs) for r in ranked)
-    scored = max(_scoring_bytes(config, corpus, r) for r in ranked)
-    rows = 8 * (corpus.left.items + corpus.right.items)
-    return sets + made + rows, _embedding_bytes(config, ranked) + scored
-
-
-def _ranked_splits(config: RunConfig, corpus: PreparedCorpus) -> list[_Ranked]:
-    return [_ranked(config, corpus, split) for split in dict.fromkeys(config.evaluation.splits)]
-
-
-def _embedding_bytes(config: RunConfig, ranked: list[_Ranked]) -> int:
-    """The embeddings of what any split ranks."""
-    return 4 * config.model.embedding_dim * (max(r.left for r in ranked) + max(r.right for r in ranked))
-
-
-def _scoring_bytes(config: RunConfig, corpus: PreparedCorpus, ranked: _Ranked) -> int:
-    """A split's own left rows and candidates, and the products of a chunk."""
+    """The same on the host, and where the model is: the ranks' room, and that of embeddings and products."""
+    ranked = [_ranked(config, corpus, split) for split in dict.fromkeys(config.evaluation.splits)]
+    rows = 8 * (corpus.left.items + corpus.right.items)  # where each item's row is
+    sets = sum(_ROW_BYTES * r.left for r in ranked) + max(_ROW_BYTES * r.all_left for r in ranked)
+    ranks = max(8 * r.relevant + max(_SET_BYTES * r.chunk, _METRIC_BYTES * r.part) for r in ranked)
     k, candidates = config.model.embedding_dim, min(config.evaluation.candidates, corpus.right.items)
-    return 4 * (k * (ranked.left + candidates) + _ROWS_RANKED * min(candidates, _CANDIDATES_RANKED))
+    embeddings = k * (max(r.left for r in ranked) + max(r.right for r in ranked))
+    split = k * (max(r.left for r in ranked) + candidates)  # its own left rows and candidates
+    products = _ROWS_RANKED * min(candidates, _CANDIDATES_RANKED)
+    return rows + sets + ranks, 4 * (embeddings + split + products)
 
 
 def _ranked(config: RunConfig, corpus: PreparedCorpus, split: str) -> _Ranked:
     settings, pairs = config.evaluation, corpus.pairs(split)
-    is_first = np.diff(pairs.left, prepend=-1) != 0  # pairs are sorted by left item
-    left_items = pairs.left[is_first]
+    left_items, starts = distinct_rows(pairs.left)
+    relevant = np.diff(starts, append=len(pairs))
+    unranked = relevant + corpus.left_frequency[left_items] if split == "validation" else relevant
     left = min(len(left_items), settings.left_items or len(left_items))
     share = left / len(left_items)
-    relevant = round(share * len(pairs))
-    excluded = share * float(corpus.left_frequency[left_items].sum()) if split == "validation" else 0
     met = np.zeros(corpus.right.items, dtype=bool)
     met[pairs.right] = True
-    right = settings.candidates + min(int(np.count_nonzero(met)), relevant)
-    return _Ranked(left, min(corpus.right.items, right), relevant, round(excluded), len(pairs))
+    right = settings.candidates + min(int(np.count_nonzero(met)), round(share * len(pairs)))
+    return _Ranked(
+        left,
+        min(corpus.right.items, right),
+        len(left_items),
+        round(share * len(pairs)),
+        _most_of(_ROWS_RANKED, unranked),
+        _most_of(_ROWS_MEASURED, relevant),
+    )
+
+
+def _most_of(rows: int, pairs: np.ndarray) -> int:
+    """The pairs of the chunk of so many rows that has most."""
+    return int(np.add.reduceat(pairs, np.arange(0, len(pairs), rows), dtype=np.int64).max())

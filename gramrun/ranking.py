@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from gramrun.negatives import Cells, Negatives, full_float32_products, norms
 
 Ints = NDArray[np.int64]
 
+_PAIRS_READ = 2**20  # pairs of a column looked at at once; bounds memory, not a result
 _PAIRS_AT_ONCE = 16_384  # (row, item) pairs scored at once in float64; bounds memory, not a result
 
 
@@ -76,11 +78,81 @@ class Relevant:
         offsets = np.searchsorted(rows[first], np.arange(row_count + 1))
         return cls(offsets.astype(np.int64), items[first])
 
+    def __len__(self) -> int:
+        """How many left rows there are."""
+        return len(self.offsets) - 1
+
     def rows(self, start: int, stop: int) -> tuple[Ints, Ints]:
         """Rows ``start`` to ``stop`` as (row relative to ``start``, item) pairs in row order."""
         offsets = self.offsets[start : stop + 1]
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         return rows, self.items[offsets[0] : offsets[-1]]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Such sets as stretches of the column of a split: nothing as large as the split is made of them.
+
+    Row ``i`` owns ``column[starts[i]:ends[i]]``, in strictly ascending order.
+
+    Attributes:
+        starts: int64 (left rows,).
+        ends: int64 (left rows,).
+        column: integers (pairs of the split,), right item ids; it may be a memory map.
+        numbers: int64 (right items,), where right items go by other numbers than their ids: these, or -1 for
+            an item that is left out. They ascend with the ids. None for the ids.
+    """
+
+    starts: Ints
+    ends: Ints
+    column: NDArray[np.integer[Any]]
+    numbers: Ints | None = None
+
+    def __len__(self) -> int:
+        """How many left rows there are."""
+        return len(self.starts)
+
+    @property
+    def offsets(self) -> Ints:
+        """Where each row would begin if all stood together: int64 (left rows + 1,); none may be left out."""
+        return np.concatenate([[0], np.cumsum(self.ends - self.starts)]).astype(np.int64)
+
+    def rows(self, start: int, stop: int) -> tuple[Ints, Ints]:
+        """As `Relevant.rows`."""
+        starts, ends = self.starts[start:stop], self.ends[start:stop]
+        lengths = ends - starts
+        rows = np.repeat(np.arange(len(starts)), lengths)
+        if np.array_equal(starts[1:], ends[:-1]):  # they stand together, as where all left items are ranked
+            items = self.column[starts[0] : ends[-1]] if len(starts) else self.column[:0]
+        else:
+            shift = starts - (np.cumsum(lengths) - lengths)
+            items = self.column[np.arange(len(rows)) + np.repeat(shift, lengths)]
+        if self.numbers is None:
+            return rows, items.astype(np.int64)
+        numbers = self.numbers[items]
+        is_kept = numbers >= 0
+        return rows[is_kept], numbers[is_kept]
+
+
+Sets = Relevant | Stretches
+
+
+def distinct_rows(column: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """The distinct values of an ascending column, and where each one's stretch begins.
+
+    Args:
+        column: integers (pairs,), 0 or more; it may be a memory map, of which a part at a time is read.
+
+    Returns:
+        Both int64 (distinct values,).
+    """
+    starts = [np.empty(0, dtype=np.int64)]
+    for begin in range(0, len(column), _PAIRS_READ):
+        before = column[begin - 1] if begin else -1
+        changes = np.diff(column[begin : begin + _PAIRS_READ], prepend=before)
+        starts.append(begin + np.flatnonzero(changes))
+    joined = np.concatenate(starts)
+    return column[joined].astype(np.int64), joined
 
 
 def sample_candidates(items: int, count: int, seed: int) -> Ints:
@@ -114,8 +186,8 @@ def rank_relevant(
     left: Tensor,
     right: Tensor,
     candidates: Ints,
-    relevant: Relevant,
-    excluded: Relevant | None = None,
+    relevant: Sets,
+    excluded: Sets | None = None,
     depth: int = 100,
     chunk_rows: int = 256,
     progress: Callable[[int], object] | None = None,
@@ -125,8 +197,8 @@ def rank_relevant(
     Ranks up to ``depth`` are exact; a relevant item below it gets some rank greater than ``depth``.
     An item that is both relevant and excluded is relevant. The cost is little more than that of one float32
     product with all candidates. Memory beside the candidates' embeddings and the ranks is that of a chunk:
-    ``chunk_rows`` x 65,536 products, ``chunk_rows`` x ``depth`` embeddings, 16,384 pairs of embeddings,
-    and, where a row is scored in float64, three times the first.
+    ``chunk_rows`` x 65,536 products, ``chunk_rows`` x ``depth`` embeddings, 16,384 pairs of embeddings, the
+    sets of ``chunk_rows`` rows, and, where a row is scored in float64, three times the first.
 
     Args:
         left: floating (left rows, k), embeddings u.
@@ -148,8 +220,8 @@ def rank_relevant(
     """
     unranked = [relevant] if excluded is None else [relevant, excluded]  # what is no negative
     for sets in unranked:
-        if len(sets.offsets) != len(left) + 1:
-            raise ValueError(f"{len(left)} left embeddings, but item sets of {len(sets.offsets) - 1} rows")
+        if len(sets) != len(left):
+            raise ValueError(f"{len(left)} left embeddings, but item sets of {len(sets)} rows")
     if np.any(np.diff(candidates) <= 0):
         raise ValueError("candidates must be strictly ascending")
     _check_scores_are_finite(left, right)
@@ -158,7 +230,8 @@ def rank_relevant(
     # `torch.tensor` copies: the sets may be read-only memory maps, which tensors cannot share.
     ids = torch.tensor(candidates, device=device)
     negatives = Negatives(right[ids], depth, min(chunk_rows, len(left)))
-    ranks = [np.empty(0, dtype=np.int64)]
+    offsets = relevant.offsets
+    ranks = np.empty(offsets[-1], dtype=np.int64)
     with full_float32_products():
         for start in range(0, len(left), chunk_rows):
             u = left[start : start + chunk_rows]
@@ -166,13 +239,14 @@ def rank_relevant(
             pairs = zip(*(sets.rows(start, stop) for sets in unranked), strict=True)
             row, item = (torch.tensor(np.concatenate(arrays), device=device) for arrays in pairs)
             masked = _candidate_cells(row, item, ids)
-            lengths = torch.tensor(np.diff(relevant.offsets[start : stop + 1]), device=device)
+            lengths = torch.tensor(np.diff(offsets[start : stop + 1]), device=device)
             row, item = row[: lengths.sum()], item[: lengths.sum()]  # the relevant pairs come first
             scores = _pair_scores(u, right, row, item)
-            ranks.append(_rank_chunk(negatives, u, masked, scores, lengths).cpu().numpy())
+            chunk_ranks = _rank_chunk(negatives, u, masked, scores, lengths)
+            ranks[offsets[start] : offsets[stop]] = chunk_ranks.cpu().numpy()
             if progress is not None:
                 progress(len(u))
-    return np.concatenate(ranks), relevant.offsets
+    return ranks, offsets
 
 
 def _rank_chunk(negatives: Negatives, u: Tensor, masked: Cells, scores: Tensor, lengths: Tensor) -> Tensor:
