@@ -36,7 +36,7 @@ import torch.multiprocessing as multiprocessing
 
 from experiments.many_items import replica_traffic, split_traffic
 from experiments.split_contenders import EXCHANGES, PARTS, Case, Group, run_group
-from experiments.step_time import RESULTS, table
+from experiments.timing import RESULTS, table
 from gramrun import runs
 from gramrun.provenance import provenance
 
