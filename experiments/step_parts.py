@@ -24,6 +24,7 @@ from gramrun.gramian.population import Population
 from gramrun.model import bags, compiled_learner
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.towers import Tower
+from gramrun.streams import IndexStream
 from gramrun.training import Trainer
 
 REST = "the rest: Python between the parts"
@@ -69,8 +70,8 @@ def watched(trainer: Trainer) -> Iterator[Stopwatch]:
     watch, learner = Stopwatch(), trainer.learner
     assert isinstance(learner, CompiledLearner)
     parts: list[tuple[object, str, str | Callable[[], str]]] = [
-        (trainer._batches, "batch", "drawing B' and B"),
-        (Population, "draw", "drawing B' and B"),
+        (IndexStream, "batch", "drawing B' and B"),
+        (Population, "members", "drawing B' and B"),
         (bags, "count_rows", "listing the rows of their bags"),
         (bags, "list_rows", "listing the rows of their bags"),
         (learner, "_gather", "making room for the inputs"),
