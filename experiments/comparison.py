@@ -18,7 +18,8 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from experiments.scheduling import Task, gramrun, run_all
+from experiments.scheduling import gramrun, run_all
+from experiments.tasks import Task
 from gramrun import runs
 
 COMPARISONS = Path(__file__).with_name("comparisons")

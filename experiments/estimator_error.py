@@ -20,7 +20,8 @@ import pandas as pd
 import yaml
 
 from experiments.comparison import origin, scalar
-from experiments.scheduling import Task, gramrun, run_all
+from experiments.scheduling import gramrun, run_all
+from experiments.tasks import Task
 from gramrun import figures, plotting, runs
 from gramrun.config import EstimatorSection
 

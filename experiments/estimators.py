@@ -24,7 +24,8 @@ import pandas as pd
 import yaml
 
 from experiments.comparison import origin, paired, settings, slug
-from experiments.scheduling import Task, gramrun, run_all
+from experiments.scheduling import gramrun, run_all
+from experiments.tasks import Task
 from gramrun import runs
 
 SEARCH = Path(__file__).with_suffix(".yaml")

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from experiments.comparison import slug
-from experiments.scheduling import Task
+from experiments.tasks import Task
 
 PROFILES = Path(__file__).with_name("profiles.yaml")
 RUNS = Path("results") / "runs"
@@ -67,6 +67,11 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
         (f"data.path={Path('data') / dataset}", *settings, f"train.seed={seed}"),
         RUNS / dataset / name,
     )
+
+
+def profiles() -> list[str]:
+    """The names of all profiles."""
+    return list(yaml.safe_load(PROFILES.read_text(encoding="utf-8")))
 
 
 def load_profile(name: str, results: Path) -> list[Plan]:

@@ -1,85 +1,131 @@
-"""The main job: raw files → shards → trained runs → evaluations → Gramian errors → pictures → RESULTS.md.
+"""The main job: raw files → shards → runs → figures, tables and verdicts on the paper's claims.
 
-    python -m experiments.reproduce --dataset movielens-100k
+    python -m experiments.reproduce [--profile quick|standard|paper] [--items NAME...] [--dry-run]
 
-Every step is skipped where it is done already, so a second call does only what is missing.
+Every step is skipped where it is done already, so a second call does only what is missing. Writes
+results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, cast
 
-from experiments.datasets import DATASETS, Dataset, gram_error_path, prepare, run_path
-from experiments.report import draw_figures, write_report
-from experiments.scheduling import Task, run_all
+from experiments.datasets import DATASETS, prepare
+from experiments.forecast import in_words
+from experiments.plans import Plan, load_profile, profiles
+from experiments.scheduling import run_all
+from experiments.sections import Section
+from experiments.tasks import Task, state_of
 from gramrun import runs
-from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.errors import GramrunError
-from gramrun.evaluation import evaluate_run
+from gramrun.errors import GramrunError, RunError
 
 
-def reproduce(dataset: Dataset, results: Path) -> Path:
-    """Do everything for one data set; return the report's path."""
+class Item(Protocol):
+    """A module of `experiments.items`."""
+
+    def tasks(self, plan: Plan) -> list[Task]:
+        """The runs that it needs now."""
+
+    def section(self, plan: Plan) -> Section:
+        """What came out."""
+
+
+def item_of(plan: Plan) -> Item:
+    """The module that a plan is for."""
+    return cast("Item", importlib.import_module(f"experiments.items.{plan.item}"))
+
+
+def reproduce(plans: Sequence[Plan], profile: str, results: Path) -> Path:
+    """Do everything that the plans ask for; return the report's path.
+
+    Raises:
+        RunError: when a run fails, or no corpus can be had.
+    """
     started = time.monotonic()
-    print(f"1/4 preparing {dataset.name}", flush=True)
-    prepare(dataset, quiet=False)
-
-    # The longest first, so that no core idles at the end.
-    tasks = [
-        Task(
-            "gram-error",
-            dataset.configs / "gram-error.yaml",
-            (f"data.path={dataset.path}", f"train.seed={seed}"),
-            gram_error_path(results, seed),
-        )
-        for seed in dataset.seeds
-    ]
-    by_length = sorted(dataset.methods, key=lambda method: not method.config.startswith(("paper", "hidden")))
-    tasks += [
-        Task(
-            "train",
-            dataset.configs / f"{method.config}.yaml",
-            (f"data.path={dataset.path}", f"train.seed={seed}", *method.overrides),
-            run_path(results, method, seed),
-        )
-        for method in by_length
-        for seed in dataset.seeds
-    ]
-    print(f"2/4 training and watching: {len(tasks)} runs", flush=True)
-    run_all(tasks)
-
-    print("3/4 evaluating", flush=True)
-    corpus = open_corpus(dataset.path)
-    for task in tasks:
-        if task.command == "train":
-            evaluate(task.output, corpus)
-
-    print("4/4 drawing and writing", flush=True)
-    draw_figures(dataset, results)
-    print(f"this call took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
-    return write_report(dataset, results)
+    plans, absent = prepare_all(plans)
+    run_tasks(plans)
+    print("drawing and writing", flush=True)
+    sections = []
+    for plan in plans:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        section = item_of(plan).section(plan)
+        for table in section.tables:
+            runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
+        sections.append(section)
+    print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
+    return write_report(sections, absent, profile, results)
 
 
-def evaluate(path: Path, corpus: PreparedCorpus) -> None:
-    """Evaluate both splits of a run, unless its newest checkpoint was evaluated already."""
-    run = runs.open_run(path)
-    file = path / runs.EVALUATION
-    known = runs.read_json(file) if file.exists() else {}
-    for split in ("validation", "train"):
-        if split not in known or run.checkpoint_path(known[split]["step"]) != run.checkpoints()[-1]:
-            runs.record_evaluation(run, evaluate_run(run, corpus, split))
+def prepare_all(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
+    """Prepare every corpus; those that cannot be had are left out of the plans.
+
+    Returns:
+        The plans, and why each absent corpus is absent.
+
+    Raises:
+        RunError: when there is none of them.
+    """
+    absent = {}
+    names = dict.fromkeys(name for plan in plans for name in plan.datasets)
+    for name in names:
+        print(f"preparing {name}", flush=True)
+        try:
+            prepare(DATASETS[name], quiet=True)
+        except RunError as error:
+            absent[name] = str(error)
+            print(f"  left out: {error}", file=sys.stderr, flush=True)
+    if names and len(absent) == len(names):
+        raise RunError(f"none of {', '.join(names)} could be prepared, see above")
+    kept = [replace(plan, datasets=tuple(d for d in plan.datasets if d not in absent)) for plan in plans]
+    return [
+        now for before, now in zip(plans, kept, strict=True) if now.datasets or not before.datasets
+    ], absent
+
+
+def run_tasks(plans: Sequence[Plan]) -> None:
+    """Run what the items ask for, together, until none asks for more.
+
+    Raises:
+        RunError: when a run fails.
+    """
+    while True:
+        tasks = list(dict.fromkeys(task for plan in plans for task in item_of(plan).tasks(plan)))
+        if all(state_of(task) == "done" for task in tasks):
+            print(f"all {len(tasks)} runs are done", flush=True)
+            return
+        run_all(tasks)
+
+
+def write_report(sections: Sequence[Section], absent: dict[str, str], profile: str, results: Path) -> Path:
+    """RESULTS.md, report.html and claims.json of the sections; the first one's path."""
+    from experiments import claims, html_report, rendering
+
+    verdicts = claims.judge(claims.load(), sections)
+    raise NotImplementedError
 
 
 def main() -> int:
     """Parse the arguments and run; errors are one line."""
-    parser = argparse.ArgumentParser(description="Reproduce the experiments of one data set.")
-    parser.add_argument("--dataset", choices=DATASETS, default="movielens-100k")
+    parser = argparse.ArgumentParser(description="Reproduce the paper's figures, tables and claims.")
+    parser.add_argument("--profile", choices=profiles(), default="quick")
+    parser.add_argument("--items", nargs="+", metavar="NAME", help="only these items of the profile")
     arguments = parser.parse_args()
+    results = Path("results") / arguments.profile
+    plans = load_profile(arguments.profile, results)
+    if arguments.items:
+        unknown = set(arguments.items) - {plan.item for plan in plans}
+        if unknown:
+            parser.error(f"{arguments.profile} has no item {min(unknown)}")
+        plans = [plan for plan in plans if plan.item in arguments.items]
     try:
-        report = reproduce(DATASETS[arguments.dataset], Path("results") / arguments.dataset)
+        report = reproduce(plans, arguments.profile, results)
     except GramrunError as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,8 @@
-"""Running gramrun commands over the cores: one thread each, skipped where done, resumed where interrupted."""
+"""Running gramrun commands over the cores: one thread each, skipped where done, resumed where interrupted.
+
+Runs of these sizes are faster side by side on one thread each than one after another on all cores; and a run
+that goes on with another number of threads would not have the same bits.
+"""
 
 from __future__ import annotations
 
@@ -6,85 +10,68 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from gramrun import runs
-from gramrun.config import RunConfig
-from gramrun.config_loading import config_hash, load_config
-from gramrun.data.shards import read_manifest
-from gramrun.errors import GramrunError, RunError
+from tqdm import tqdm
 
+from experiments.forecast import Forecast, in_words, together
+from experiments.tasks import Task, state_of
+from gramrun.errors import RunError
 
-@dataclass(frozen=True)
-class Task:
-    """One ``gramrun train`` or ``gramrun gram-error``.
-
-    Attributes:
-        command: ``train`` or ``gram-error``.
-        config: the YAML file.
-        overrides: ``--set`` settings.
-        output: the run directory.
-    """
-
-    command: str
-    config: Path
-    overrides: tuple[str, ...]
-    output: Path
-
-    def arguments(self, *flags: str) -> list[str]:
-        """The command line after ``gramrun``."""
-        settings = [part for override in self.overrides for part in ("--set", override)]
-        return [self.command, "--config", str(self.config), *settings, "--output", str(self.output), *flags]
-
-
-def state_of(task: Task) -> str:
-    """``done``, ``resume`` (same config and data, not finished), ``stale`` (other ones) or ``new``."""
-    if not task.output.exists():
-        return "new"
-    try:
-        run = runs.open_run(task.output)
-        manifest = run.manifest
-    except GramrunError:
-        return "stale"
-    wanted = load_config(RunConfig, task.config, task.overrides)
-    data_hash = read_manifest(wanted.data.path)["content_hash"]
-    if config_hash(run.config) != config_hash(wanted) or manifest["data_hash"] != data_hash:
-        return "stale"
-    return "done" if manifest["status"] == "finished" else "resume"
+_REFRESH = 5  # seconds between two looks at the clock
 
 
 def run_all(tasks: Sequence[Task]) -> None:
-    """Run every task that is not done, as many at once as there are cores; one line each as they finish.
+    """Run every task that is not done, the longest first, as many at once as there are cores.
+
+    A bar, or a line a run where there is no terminal, says what is done and how long the rest will take.
 
     Raises:
         RunError: when a task fails; the others that are under way are finished first.
     """
-    waiting = [task for task in tasks if state_of(task) != "done"]
-    print(f"{len(tasks) - len(waiting)} of {len(tasks)} runs are done already", flush=True)
-    started = time.monotonic()
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        futures = {pool.submit(_run, task): task for task in waiting}
+    states = {task: state_of(task) for task in tasks}
+    waiting = [task for task, state in states.items() if state != "done"]
+    print(f"{len(states) - len(waiting)} of {len(states)} runs are done already", flush=True)
+    forecast = Forecast(states)
+    waiting.sort(key=lambda task: -(forecast.seconds(task) or 0))  # so that no core idles at the end
+    cores = os.cpu_count() or 1
+    began: dict[Task, float] = {}
+
+    def run(task: Task) -> None:
+        began[task] = time.monotonic()
+        flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[states[task]]
+        gramrun(task.arguments(*flags), threads=1)
+
+    with ThreadPoolExecutor(cores) as pool, tqdm(total=len(waiting), unit="run", disable=None) as bar:
+        futures = {pool.submit(run, task): task for task in waiting}
+        pending: set[Future[None]] = set(futures)
         try:
-            for finished, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                elapsed = time.monotonic() - started
-                left = elapsed / finished * (len(waiting) - finished)
-                print(
-                    f"[{finished}/{len(waiting)}] {futures[future].output.name}: {elapsed:.0f} s so far, "
-                    f"about {left:.0f} s left",
-                    flush=True,
-                )
+            while pending:
+                done, pending = wait(pending, _REFRESH, FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                    forecast.learn(futures[future])
+                left = _time_left([t for f, t in futures.items() if f in pending], began, forecast, cores)
+                bar.set_postfix_str(left)
+                bar.update(len(done))
+                if bar.disable and done:
+                    names = ", ".join("/".join(futures[future].output.parts[-2:]) for future in done)
+                    count = f"[{len(waiting) - len(pending)}/{len(waiting)}]"
+                    print(f"{count} {names}; {left}", flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _run(task: Task) -> None:
-    flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[state_of(task)]
-    gramrun(task.arguments(*flags), threads=1)
+def _time_left(tasks: Sequence[Task], began: Mapping[Task, float], forecast: Forecast, cores: int) -> str:
+    """In words, for tasks that have begun or will, in this order."""
+    known = {task: forecast.seconds(task) for task in tasks}
+    if None in known.values():
+        return "time left not known yet"
+    now = time.monotonic()
+    left = [max(0.0, (known[task] or 0.0) - (now - began.get(task, now))) for task in tasks]
+    return f"about {in_words(together(left, cores))} left"
 
 
 def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool = True) -> None:

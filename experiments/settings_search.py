@@ -19,7 +19,8 @@ import yaml
 
 from experiments.comparison import origin, settings, slug
 from experiments.datasets import DATASETS, Dataset, prepare
-from experiments.scheduling import Task, run_all
+from experiments.scheduling import run_all
+from experiments.tasks import Task
 from gramrun import runs
 
 SEARCH = Path(__file__).with_suffix(".yaml")

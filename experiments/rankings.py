@@ -1,0 +1,214 @@
+"""How methods rank: their runs, evaluated; tables of them; and what their differences say.
+
+A method is a label, a config in configs/<dataset> and ``--set`` settings. Labels are those of the claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.plans import Plan
+from experiments.sections import Seeds, interval, spread
+from experiments.tasks import Task
+from gramrun import runs
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation import evaluate_run
+
+SAMPLING = "sampling"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: its label, the name of its config, and ``--set`` settings."""
+
+    label: str
+    config: str
+    settings: tuple[str, ...] = ()
+
+
+def paper_methods(alphas: Sequence[float]) -> tuple[Method, ...]:
+    """The methods of the paper's Section 4.3 and Appendix E, under its own objective."""
+    return (
+        Method(SAMPLING, "paper-sampling"),
+        *(Method(f"SOGram α={alpha:g}", "paper-sogram", (f"estimator.alpha={alpha:g}",)) for alpha in alphas),
+        Method("SAGram β=1, per pair", "paper-sagram"),
+    )
+
+
+def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
+    """The training runs of some methods, on every data set of the plan that has their configs."""
+    return [
+        task
+        for dataset in plan.datasets
+        for method in present(dataset, methods)
+        for task in plan.tasks("train", dataset, method.config, *settings(plan, method))
+    ]
+
+
+def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
+    """Those with a config for the data set."""
+    return [m for m in methods if (Path("configs") / dataset / f"{m.config}.yaml").exists()]
+
+
+def settings(plan: Plan, method: Method) -> tuple[str, ...]:
+    """A method's ``--set`` settings, the plan's own included (``settings`` among its options)."""
+    return (*plan.options.get("settings", ()), *method.settings)
+
+
+def paths(plan: Plan, dataset: str, method: Method) -> list[Path]:
+    """The run directories of a method, one a seed."""
+    return [t.output for t in plan.tasks("train", dataset, method.config, *settings(plan, method))]
+
+
+def evaluate(path: Path) -> dict[str, dict[str, Any]]:
+    """A run's evaluation of both splits, by its newest checkpoint; made where it is missing."""
+    run = runs.open_run(path)
+    file = path / runs.EVALUATION
+    known = runs.read_json(file) if file.exists() else {}
+    for split in ("validation", "train"):
+        if split not in known or run.checkpoint_path(known[split]["step"]) != run.checkpoints()[-1]:
+            runs.record_evaluation(run, evaluate_run(run, open_corpus(run.config.data.path), split))
+    return dict(runs.read_json(file))
+
+
+def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame:
+    """Where finished runs ended: a row for each method and seed.
+
+    Returns:
+        Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``best`` (of the validation curve)
+        and ``best_step``, ``steps``, ``seconds`` (of training), ``curve`` (times and validation MAP@10),
+        ``popularity`` and ``interval`` (of the validation MAP@10, over left items).
+    """
+    rows = []
+    for method in present(dataset, methods):
+        for seed, path in zip(plan.seeds, paths(plan, dataset, method), strict=True):
+            found = evaluate(path)
+            curve = pd.DataFrame(runs.open_run(path).metrics())
+            best = curve["map@10"].idxmax()
+            rows.append(
+                {
+                    "label": method.label,
+                    "seed": seed,
+                    "validation": found["validation"]["map@10"],
+                    "train": found["train"]["map@10"],
+                    "best": curve["map@10"][best],
+                    "best_step": curve["step"][best],
+                    "steps": curve["step"].iloc[-1],
+                    "seconds": curve["train_seconds"].iloc[-1],
+                    "curve": curve[["train_seconds", "map@10"]].to_numpy(),
+                    "popularity": found["validation"]["popularity"]["map@10"],
+                    "interval": found["validation"]["ci95"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
+    """One method's numbers, in the order of seeds."""
+    return tuple(float(x) for x in frame.loc[frame["label"] == label, name])
+
+
+def lifts(frame: pd.DataFrame, label: str, name: str = "validation") -> Seeds:
+    """A method's relative lift over sampling, paired by seed: 0.01 is 1 %."""
+    own, baseline = column(frame, label, name), column(frame, SAMPLING, name)
+    return tuple(a / b - 1 for a, b in zip(own, baseline, strict=True))
+
+
+def speed_ups(frame: pd.DataFrame, label: str) -> Seeds:
+    """Sampling's training time over the time in which a method first ranks as sampling does at its end.
+
+    Times between two evaluations are interpolated. 0 where a method never gets there.
+    """
+    own = frame.loc[frame["label"] == label, "curve"]
+    baseline = frame[frame["label"] == SAMPLING]
+    return tuple(
+        seconds / when if (when := _first_time(curve, reference[-1, 1])) else 0.0
+        for curve, reference, seconds in zip(own, baseline["curve"], baseline["seconds"], strict=True)
+    )
+
+
+def _first_time(curve: np.ndarray, level: float) -> float | None:
+    above = np.flatnonzero(curve[:, 1] >= level)
+    if not len(above):
+        return None
+    i = int(above[0])
+    if i == 0:
+        return float(curve[0, 0])
+    (t0, m0), (t1, m1) = curve[i - 1], curve[i]
+    return float(t0 + (t1 - t0) * (level - m0) / (m1 - m0))
+
+
+def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, Seeds]:
+    """What claims may ask of `measure`'s frame, by name."""
+    found: dict[str, Seeds] = {}
+    for label in frame["label"].unique():
+        name = f"{dataset}/{prefix}{label}"
+        found[f"{name}/validation MAP"] = column(frame, label, "validation")
+        found[f"{name}/training MAP"] = column(frame, label, "train")
+        found[f"{name}/speed-up to sampling's final MAP"] = speed_ups(frame, label)
+    return found
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """`measure`'s frame as it is to be read, popularity as its last row."""
+    rows = []
+    for label in frame["label"].unique():
+        own = frame[frame["label"] == label]
+        rows.append(
+            {
+                "method": label,
+                "validation MAP@10": spread(column(frame, label, "validation")),
+                "lift over sampling [95 %]": "" if label == SAMPLING else percent(lifts(frame, label)),
+                "training MAP@10": spread(column(frame, label, "train")),
+                "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
+                f"{own['steps'].mean():,.0f})",
+                "training time, s": f"{own['seconds'].mean():.0f}",
+            }
+        )
+    rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
+    return pd.DataFrame(rows).fillna("")
+
+
+def percent(values: Seeds) -> str:
+    """A mean in per cent with its 95 % interval."""
+    low, high = interval(values)
+    return f"{100 * np.mean(values):+.1f} % [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def judgement(frame: pd.DataFrame, dataset: str) -> str:
+    """What a data set says of the claim that better Gramians rank better, in a sentence or two."""
+    others = [label for label in frame["label"].unique() if label != SAMPLING]
+    ahead = [label for label in others if interval(lifts(frame, label))[0] > 0]
+    behind = [label for label in others if interval(lifts(frame, label))[1] < 0]
+    parts = []
+    if ahead:
+        parts.append("ahead of sampling: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in ahead))
+    if behind:
+        parts.append("behind it: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in behind))
+    if rest := [label for label in others if label not in ahead + behind]:
+        widest = max(rest, key=lambda label: abs(np.mean(lifts(frame, label))))
+        parts.append(
+            f"not told apart from it: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, {widest})"
+        )
+    floor = frame["popularity"].iloc[0]
+    best = max(float(np.mean(column(frame, label, "validation"))) for label in frame["label"].unique())
+    beside = "below" if best < floor else "above"
+    return f"On {dataset}, {'; '.join(parts)}. The best is {beside} popularity ({best:.4f}, {floor:.4f})."
+
+
+def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
+    """What the numbers of `table` are."""
+    example = evaluate(paths(plan, dataset, present(dataset, methods)[0])[0])["validation"]
+    pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
+    return (
+        f"{dataset}: MAP@10, denominator min(10, relevant), ties against the model, {pool}. Validation: "
+        f"{example['left_items']:,} left items, training positives excluded; training: none excluded. "
+        f"± over {len(plan.seeds)} seeds; lifts are paired by seed. By resampling left items, the first "
+        f"method's first seed lies in [{example['ci95'][0]:.4f}, {example['ci95'][1]:.4f}]."
+    )
