@@ -13,6 +13,7 @@ from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import RunError
 from gramrun.evaluation import evaluate_model
+from gramrun.inner_products import InnerProducts
 from gramrun.interruption import Interrupted, deferred_interrupt
 from gramrun.runs import Run
 from gramrun.training import Trainer
@@ -44,10 +45,11 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
         tensorboard(run, trainer.step) as write,
     ):
         run.truncate_metrics(trainer.step)
+        products = InnerProducts(run, corpus, trainer.step)
         stretch = Stretch(run, sum(losses))
 
         def log() -> None:
-            metrics = _measure(run, trainer, corpus, stretch, elapsed())
+            metrics = _measure(run, trainer, corpus, stretch, products, elapsed())
             run.append_metrics(metrics)
             write(metrics)
             bar.measured(metrics)
@@ -154,7 +156,12 @@ def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
 
 
 def _measure(
-    run: Run, trainer: Trainer, corpus: PreparedCorpus, stretch: Stretch, seconds: float
+    run: Run,
+    trainer: Trainer,
+    corpus: PreparedCorpus,
+    stretch: Stretch,
+    products: InnerProducts,
+    seconds: float,
 ) -> dict[str, Any]:
     """A record for ``metrics.jsonl``; `configs/README.md` says what its fields are."""
     steps = trainer.step - stretch.step
@@ -173,6 +180,7 @@ def _measure(
     for split, result in evaluate_model(trainer.model, corpus, settings.splits, settings).items():
         prefix = "" if split == "validation" else "train_"
         metrics.update({f"{prefix}{name}": result[name] for name in ("map@10", "recall@10", "ndcg@10")})
+    products.record(trainer)
     metrics["evaluation_seconds"] = time.perf_counter() - started
     metrics["checkpoint_seconds"] = stretch.checkpoint_seconds
     return metrics

@@ -10,7 +10,6 @@ normalised error is written, with what Proposition 5 asks of the trajectory besi
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from torch import Tensor
 from gramrun import checkpoints, runs, trajectory
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config_loading import config_hash
+from gramrun.csv_rows import append_rows, keep_rows
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
 from gramrun.errors import ConfigError, InputError
-from gramrun.files import disk_errors, new_file
 from gramrun.fitting import stop_if
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
@@ -156,8 +155,8 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
         deferred_interrupt() as interrupted,
         progress_bar(trainer) as bar,
     ):
-        _keep_rows(path, COLUMNS, trainer.step)
-        _keep_rows(trajectory_path, trajectory.COLUMNS, trainer.step)
+        keep_rows(path, COLUMNS, trainer.step)
+        keep_rows(trajectory_path, trajectory.COLUMNS, trainer.step)
         if is_measured(trainer.step + 1):
             measured.prepare()
         for record in trainer.steps():
@@ -167,8 +166,8 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
                 place = {"step": record.step, "epoch": record.epoch, "seconds": record.train_seconds}
                 sides = measured.measure()
                 errors = observers.errors([side.reference.gramian for side in sides])
-                _append_rows(path, COLUMNS, [{**place, **error} for error in errors])
-                _append_rows(trajectory_path, trajectory.COLUMNS, [{**place, **side.row()} for side in sides])
+                append_rows(path, COLUMNS, [{**place, **error} for error in errors])
+                append_rows(trajectory_path, trajectory.COLUMNS, [{**place, **side.row()} for side in sides])
             if not last and is_measured(record.step + 1):
                 measured.prepare()
             if saving.due(record) or interrupted():
@@ -177,21 +176,3 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
             stop_if(interrupted() and not last, run, trainer)
         run.drop_checkpoints(0)  # caches are large, and nothing reads the model of a finished trajectory
     return path
-
-
-def _append_rows(path: Path, columns: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    with disk_errors(path), path.open("a", encoding="utf-8", newline="") as file:
-        csv.DictWriter(file, columns, lineterminator="\n").writerows(rows)
-
-
-def _keep_rows(path: Path, columns: Sequence[str], step: int) -> None:
-    """Start the file with its header, or keep what it holds up to `step`; a torn last line is dropped."""
-    rows: list[dict[str, Any]] = []
-    if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        rows = [row for row in csv.DictReader(whole) if int(row["step"]) <= step]
-    with new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

@@ -4,6 +4,7 @@ config.yaml             the resolved configuration
 manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
 metrics.jsonl           one JSON object a line, in order of steps; configs/README.md lists its fields
                         (gram-error: gram_error.csv, trajectory.csv)
+inner_products.csv      quantiles of inner products at each evaluation, if evaluation.inner_products is not 0
 tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
 checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
 embeddings.npz          a baseline's instead: left and right, float32, shapes (items, k)
@@ -28,10 +29,11 @@ from gramrun.files import disk_errors, new_file, new_folder, sha256_of
 from gramrun.interruption import Interrupted
 from gramrun.provenance import now, provenance
 
-CONFIG, MANIFEST, METRICS, CHECKPOINTS, EVALUATION = (
+CONFIG, MANIFEST, METRICS, INNER_PRODUCTS, CHECKPOINTS, EVALUATION = (
     "config.yaml",
     "manifest.json",
     "metrics.jsonl",
+    "inner_products.csv",
     "checkpoints",
     "evaluation.json",
 )

@@ -21,6 +21,7 @@ from gramrun.config.run import (
     ModelSection,
     PriorSection,
     RunConfig,
+    TrainingEvaluationSection,
     TrainSection,
 )
 
@@ -44,5 +45,6 @@ __all__ = [
     "SyntheticSection",
     "TimedInterval",
     "TrainSection",
+    "TrainingEvaluationSection",
     "WikipediaSection",
 ]

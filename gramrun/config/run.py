@@ -95,6 +95,16 @@ class TrainSection(Section):
         return self.steps or max(1, round((self.epochs or 0) * pairs / self.batch_size))
 
 
+class TrainingEvaluationSection(EvaluationSection):
+    """The ranking protocol, and what else an evaluation of `gramrun train` measures."""
+
+    inner_products: int = Field(
+        0,
+        ge=0,
+        description="pairs of each kind whose ⟨u, v⟩ go into inner_products.csv (Appendix B); 0: none",
+    )
+
+
 class GramErrorSection(Section):
     """What ``gramrun gram-error`` watches along the trajectory."""
 
@@ -130,7 +140,7 @@ class RunConfig(Section):
     model: ModelSection = ModelSection()
     estimator: EstimatorSection
     train: TrainSection
-    evaluation: EvaluationSection = EvaluationSection()
+    evaluation: TrainingEvaluationSection = TrainingEvaluationSection()
     gram_error: GramErrorSection = GramErrorSection()
     log: LogSection = LogSection()
 
