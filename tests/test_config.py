@@ -302,3 +302,11 @@ def test_the_generations_are_those_that_can_be_written():
         assert str(chosen) == generation
     with pytest.raises(ConfigError, match="planted.generation"):
         load_config(PrepareConfig, None, ["planted.generation=2015"])
+
+
+def test_the_made_corpus_has_the_settings_of_the_real_one():
+    real = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "wikipedia-simple").iterdir()}
+    made = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "simple-scale").iterdir()}
+    assert made == {
+        name: text.replace("data/wikipedia-simple", "data/simple-scale") for name, text in real.items()
+    }
