@@ -1,4 +1,4 @@
-"""What a profile asks for: experiments/profiles.yaml, read into plain records.
+"""What a profile asks for: experiments/profiles/*.yaml, read into plain records.
 
 A plan is what one item of `experiments.items` is to do: on which corpora, with which seeds, over which grid.
 Runs are kept by what they are, in ``results/runs/<dataset>/<config>-<settings>-seed<seed>``, and not by who
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import yaml
 from experiments.comparison import slug
 from experiments.tasks import Task
 
-PROFILES = Path(__file__).with_name("profiles.yaml")
+PROFILES = Path(__file__).with_name("profiles")
 RUNS = Path("results") / "runs"
+LONGEST_NAME = 120  # of a run's folder, before its hash and seed
 
 
 @dataclass(frozen=True)
@@ -60,18 +62,20 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
     """One run, in the folder that its settings name."""
     keys_and_values = (setting.partition("=")[::2] for setting in settings)
     parts = [f"{key.rpartition('.')[2]}-{value}" for key, value in keys_and_values]
-    name = slug("-".join([config, *parts, f"seed{seed}"]))
+    name = slug("-".join([config, *parts]))
+    if len(name) > LONGEST_NAME:  # a list of estimators, say: file systems end names at 255 bytes
+        name = f"{name[:LONGEST_NAME].rstrip('-.')}-{sha256(name.encode()).hexdigest()[:8]}"
     return Task(
         command,
         Path("configs") / dataset / f"{config}.yaml",
         (f"data.path={Path('data') / dataset}", *settings, f"train.seed={seed}"),
-        RUNS / dataset / name,
+        RUNS / dataset / f"{name}-seed{seed}",
     )
 
 
 def profiles() -> list[str]:
     """The names of all profiles."""
-    return list(yaml.safe_load(PROFILES.read_text(encoding="utf-8")))
+    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 
 def load_profile(name: str, results: Path) -> list[Plan]:
@@ -82,9 +86,9 @@ def load_profile(name: str, results: Path) -> list[Plan]:
         results: the folder for tables and figures.
 
     Raises:
-        KeyError: when there is no such profile.
+        FileNotFoundError: when there is no such profile.
     """
-    profile = yaml.safe_load(PROFILES.read_text(encoding="utf-8"))[name]
+    profile = yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
     return [
         Plan(
             item,

@@ -54,6 +54,8 @@ class PlotKind(StrEnum):
     gram_error = "gram-error"
     trade_off = "trade-off"
     theory = "theory"
+    inner_products = "inner-products"
+    gravity = "gravity"
 
 
 def _print_version(wanted: bool) -> None:

@@ -14,12 +14,15 @@ from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
 
+KINDS = ("map", "gram-error", "trade-off", "theory", "inner-products", "gravity")
+
 
 def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
     """Draw one figure from run directories.
 
     Args:
-        kind: ``map`` (of training runs), ``gram-error``, ``trade-off`` or ``theory`` (of gram-error runs).
+        kind: ``map``, ``inner-products`` or ``gravity`` (of training runs), ``gram-error``, ``trade-off`` or
+            ``theory`` (of gram-error runs).
         paths: run directories; runs that differ only in their seed become one line with a band.
         output: a .png, .svg or .pdf file.
 
@@ -35,8 +38,12 @@ def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
             figure = plotting.trade_off_figure(gram_error_frame(paths), estimator="SOGram")
         case "theory":
             figure = plotting.theory_figure(theory_frame(paths))
+        case "inner-products":
+            figure = plotting.inner_products_figure(inner_products_frame(paths))
+        case "gravity":
+            figure = plotting.gravity_figure(gravity_frame(paths), popularity(paths))
         case _:
-            raise InputError(f"no figure is called {kind}; there are map, gram-error, trade-off and theory")
+            raise InputError(f"no figure is called {kind}; there are {', '.join(KINDS)}")
     plotting.save(figure, output)
     return output
 
@@ -63,6 +70,44 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
             )
             frames.append(curve.assign(**{"map@10": metrics[column]}))
     return pd.concat(frames, ignore_index=True)
+
+
+def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of every training run's ``inner_products.csv``, with the run's label and seed.
+
+    Raises:
+        InputError: when a run has none.
+    """
+    opened = [runs.open_run(path) for path in paths]
+    frames = []
+    for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
+        file = run.path / runs.INNER_PRODUCTS
+        if not file.exists():
+            raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
+        frames.append(pd.read_csv(file).assign(method=label, seed=run.config.train.seed))
+    return pd.concat(frames, ignore_index=True)
+
+
+def gravity_frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """The validation MAP@10 curves of training runs, with λ in a column instead of in the label.
+
+    Raises:
+        InputError: when a run has no validation MAP@10 in its metrics.
+    """
+    configs = [runs.open_run(path).config for path in paths]
+    methods = labels([_with_gravity(config, 1.0) for config in configs])
+    frames = []
+    for path, config, method in zip(paths, configs, methods, strict=True):
+        curve = map_frame([path])
+        curve = curve[curve["split"] == "validation"]
+        if curve.empty:
+            raise InputError(f"{path}: no validation MAP@10; its evaluation.splits leave validation out")
+        frames.append(curve.assign(method=method, gravity=config.train.gravity))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _with_gravity(config: RunConfig, gravity: float) -> RunConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update={"gravity": gravity})})
 
 
 def popularity(paths: Sequence[Path]) -> dict[str, float]:
@@ -157,7 +202,7 @@ def labels(configs: Sequence[RunConfig]) -> list[str]:
 
     def settings(config: RunConfig) -> dict[str, Any]:
         flat = runs.flatten(config.model_dump(mode="json", exclude={"gram_error", "data"}))
-        kept = {key: value for key, value in flat.items() if key not in ("train.seed", "evaluation.seed")}
+        kept = {key: value for key, value in flat.items() if key not in _NOT_TOLD}
         return {key: value for key, value in kept.items() if key not in _IN_LABEL}
 
     all_settings = [settings(config) for config in configs]
@@ -168,11 +213,22 @@ def labels(configs: Sequence[RunConfig]) -> list[str]:
     ]
     return [
         ", ".join(
-            [config.estimator.label, *(f"{key.rsplit('.', 1)[-1]} {settings.get(key)}" for key in differing)]
+            [
+                config.estimator.label,
+                *(f"{key.rsplit('.', 1)[-1]} {_shown(settings, key)}" for key in differing),
+            ]
         )
         for config, settings in zip(configs, all_settings, strict=True)
     ]
 
+
+def _shown(settings: dict[str, Any], key: str) -> str:
+    value = settings.get(key)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# Seeds, and what only watches: runs that differ in these are runs of one method.
+_NOT_TOLD = frozenset(("train.seed", *(f"evaluation.{key}" for key in ("seed", "splits", "inner_products"))))
 
 # The estimator's label says these, or they have no effect under another estimator.
 _IN_LABEL = frozenset(

@@ -52,11 +52,17 @@ def test_the_commands_in_order(gramrun, tmp_path):
     assert json.loads(out)["candidates"] == 100
     code, out, _ = gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "g")
     assert (code, (tmp_path / "g" / "gram_error.csv").exists()) == (0, True)
+    settings = ("--set", "evaluation.inner_products=100", "--output", "watched")
+    assert gramrun("train", "--config", CONFIG, *SMALL, *settings)[0] == 0
+    code, _, err = gramrun("plot", "inner-products", run, "--output", "figure.png")
+    assert (code, "train with --set evaluation.inner_products=10000" in err) == (2, True)
     for kind, source, suffix in (
         ("map", run, "png"),
         ("gram-error", "g", "svg"),
         ("trade-off", "g", "pdf"),
         ("theory", "g", "png"),
+        ("inner-products", "watched", "svg"),
+        ("gravity", run, "pdf"),
     ):
         code, out, _ = gramrun("plot", kind, source, "--output", f"figure.{suffix}")
         assert (code, out) == (0, f"wrote figure.{suffix}\n")

@@ -51,6 +51,29 @@ def theory_frame(seeds=1, reference_error=0.0):
     return frame.assign(reference_error=reference_error)
 
 
+def inner_products_frame(methods=("λ = 0.01", "λ = 10"), seeds=2, points=5):
+    """Quantiles that are offsets from a median that is the step for random pairs, ten more for observed ones."""
+    cells = itertools.product(methods, range(seeds), range(1, points + 1), ("train", "validation", "random"))
+    frame = pd.DataFrame(cells, columns=["method", "seed", "step", "pairs"])
+    frame["epoch"] = frame["step"] / 2
+    median = frame["step"] + 10 * (frame["pairs"] != "random") + frame["seed"]
+    offsets = {"q0.01": -3, "q0.05": -2, "q0.25": -1, "q0.5": 0, "q0.75": 1, "q0.95": 2, "q0.99": 3}
+    return frame.assign(**{name: median + offset for name, offset in offsets.items()})
+
+
+def gravity_frame(gravities=(0.01, 1.0, 10.0), seeds=2):
+    frame = map_frame([f"{g:g}" for g in gravities], seeds, points=6)
+    frame = frame[frame["split"] == "validation"]
+    return frame.assign(gravity=frame["method"].astype(float), method="SOGram α=0.01")
+
+
+def rates_frame(reference_error=0.001):
+    frame = error_frame({"SOGram α=0.1": 0.1, "SOGram α=0.01": 0.01}, seeds=2)
+    frame = frame[frame["batch_size"] == 1024].rename(columns={"estimator": "label"})
+    frames = [frame.assign(learning_rate=rate, error=frame["error"] * rate) for rate in (0.002, 0.01)]
+    return pd.concat(frames).assign(reference_error=reference_error)
+
+
 SEVERAL_ALPHAS = {"sogram/a": 0.1, "sogram/b": 0.001, "sogram/c": 0.01, "sampling": np.nan}
 
 FIGURES = {
@@ -58,6 +81,9 @@ FIGURES = {
     "gram-error": lambda: plotting.gram_error_figure(error_frame(seeds=2)),
     "trade-off": lambda: plotting.trade_off_figure(error_frame(SEVERAL_ALPHAS)),
     "theory": lambda: plotting.theory_figure(theory_frame(seeds=2, reference_error=0.001)),
+    "inner-products": lambda: plotting.inner_products_figure(inner_products_frame()),
+    "gravity": lambda: plotting.gravity_figure(gravity_frame(), {"popularity": 0.05}),
+    "learning-rates": lambda: plotting.learning_rates_figure(rates_frame()),
 }
 
 
@@ -242,6 +268,65 @@ def test_a_sampled_references_own_error_is_shaded_and_cuts_nothing_off():
     assert added == {"the sampled reference's own standard error"}
 
 
+def test_inner_products_have_a_row_for_each_method_and_a_column_for_each_kind():
+    figure = plotting.inner_products_figure(inner_products_frame())
+    assert [panel.get_title() for panel in figure.axes] == [
+        f"{method}: {kind}"
+        for method in ("λ = 0.01", "λ = 10")
+        for kind in ("observed pairs", "random pairs")
+    ]
+    assert len({panel.get_ylim() for panel in figure.axes}) == 1
+
+
+def test_bands_hold_the_quantiles_and_lines_are_medians():
+    for panel, offset in zip(
+        plotting.inner_products_figure(inner_products_frame()).axes, (10, 0), strict=False
+    ):
+        steps = np.arange(1, 6)
+        median = steps + offset + 0.5  # the mean over seeds 0 and 1
+        for band, width in zip(panel.collections, (3, 2, 1), strict=True):
+            outline = pd.DataFrame(band.get_paths()[0].vertices, columns=["x", "y"]).groupby("x")["y"]
+            np.testing.assert_allclose(outline.max(), median + width)
+            np.testing.assert_allclose(outline.min(), median - width)
+        np.testing.assert_allclose(panel.get_lines()[0].get_ydata(), median)
+        np.testing.assert_allclose(panel.get_lines()[0].get_xdata(), steps / 2)
+
+
+def test_gravity_is_drawn_over_time_and_at_the_end():
+    frame = gravity_frame()
+    over_time, at_end = plotting.gravity_figure(frame, {"popularity": 0.05}).axes
+    assert labels(over_time) == ["λ = 0.01", "λ = 1", "λ = 10"]
+    assert (at_end.get_xscale(), at_end.get_yscale()) == ("log", "log")
+    final = frame[frame["step"] == 5].groupby("gravity")["map@10"]
+    np.testing.assert_allclose(at_end.get_lines()[0].get_xdata(), [0.01, 1, 10])
+    np.testing.assert_allclose(at_end.get_lines()[0].get_ydata(), final.mean())
+    assert sorted(at_end.get_lines()[1].get_ydata()) == pytest.approx(
+        sorted(frame[frame["step"] == 5]["map@10"])
+    )
+    for panel in (over_time, at_end):
+        assert panel.get_lines()[-1].get_ydata()[0] == 0.05
+
+
+def test_gravity_of_two_methods_names_both():
+    frame = gravity_frame()
+    both = pd.concat([frame, frame.assign(method="sampling")])
+    over_time, at_end = plotting.gravity_figure(both).axes
+    assert len(labels(over_time)) == 6
+    assert {"SOGram α=0.01", "sampling"} <= set(labels(at_end))
+
+
+def test_learning_rates_stand_side_by_side_on_one_axis():
+    figure = plotting.learning_rates_figure(rates_frame())
+    titles = [panel.get_title() for panel in figure.axes]
+    assert [title.split("= ")[1] for title in titles] == ["0.01", "0.002"] * 2  # the larger first
+    assert len({panel.get_ylim() for panel in figure.axes}) == 1
+    large, small = (panel.get_lines()[0].get_ydata() for panel in figure.axes[:2])
+    np.testing.assert_allclose(large, 5 * small)
+    assert "the sampled reference's own standard error" in legend_entries(figure)
+    exact = plotting.learning_rates_figure(rates_frame(reference_error=0.0))
+    assert legend_entries(exact) == ["SOGram α=0.1", "SOGram α=0.01"]
+
+
 def test_no_two_lines_look_alike():
     methods = [f"method {i}" for i in range(32)]
     lines = plotting.map_figure(map_frame(methods, seeds=1, points=2)).axes[0].get_lines()
@@ -262,6 +347,12 @@ def test_no_two_lines_look_alike():
         (lambda: plotting.theory_figure(theory_frame().drop(columns="bound")), "column bound"),
         (lambda: plotting.trade_off_figure(error_frame().iloc[:0]), "the data has no rows"),
         (lambda: plotting.trade_off_figure(error_frame(), estimator="sampling"), 'estimator "sampling"'),
+        (
+            lambda: plotting.inner_products_figure(inner_products_frame().drop(columns="q0.05")),
+            "column q0.05",
+        ),
+        (lambda: plotting.gravity_figure(gravity_frame().assign(gravity=0.0)), "no run has a λ above 0"),
+        (lambda: plotting.learning_rates_figure(rates_frame().iloc[:0]), "the data has no rows"),
     ],
 )
 def test_data_that_cannot_be_plotted_are_named(plot, message):

@@ -246,7 +246,7 @@ def test_labels_say_what_differs(make_config):
     )
     assert figures.labels([base, seed]) == ["SOGram α=0.1", "SOGram α=0.1"]
     assert figures.labels([base, alpha]) == ["SOGram α=0.1", "SOGram α=0.5"]
-    assert figures.labels([base, gravity]) == ["SOGram α=0.1, gravity 10.0", "SOGram α=0.1, gravity 3.0"]
+    assert figures.labels([base, gravity]) == ["SOGram α=0.1, gravity 10", "SOGram α=0.1, gravity 3"]
 
 
 def test_config_survives_the_run_directory(tmp_path, make_config, corpus):

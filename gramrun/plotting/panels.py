@@ -34,6 +34,7 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 6
 
+SHADE = "0.85"
 ERROR_LABEL = r"$\|\hat{G} - G\|_F \,/\, \|G\|_F$ (relative)"
 
 SAVE_METADATA: dict[str, dict[str, None]] = {  # without the date, equal figures are equal files
@@ -83,11 +84,13 @@ def require(frame: pd.DataFrame, columns: Sequence[str]) -> None:
         raise InputError("cannot plot: the data has no rows")
 
 
-def empty_panels(rows: int, columns: int, share_y: Literal["all", "col"]) -> tuple[Figure, list[list[Axes]]]:
+def empty_panels(
+    rows: int, columns: int, share_y: Literal["all", "col"], share_x: Literal["row", "none"] = "row"
+) -> tuple[Figure, list[list[Axes]]]:
     """Return an empty grid. `Figure` without pyplot needs no display and leaves no global state behind."""
     layout = ConstrainedLayoutEngine(h_pad=0.06)  # inches: a row's x label stays clear of the next row
     figure = Figure(figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * rows), layout=layout)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y, sharex="row")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y, sharex=share_x)
     for panel in grid.flat:
         panel.grid(visible=True, color="0.9", linewidth=0.5)
         panel.set_axisbelow(True)
@@ -148,6 +151,16 @@ def draw_lines(
             )
     if x == "step":
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def shade_reference(panels: Sequence[tuple[Axes, pd.DataFrame]]) -> None:
+    """Grey out what lies below the reference's own standard error, where its noise hides the estimate's."""
+    curves = [over_seeds(shown, "step", "reference_error") for _, shown in panels]
+    low, _ = panels[0][0].get_ylim()
+    floor = min([low, *(curve["mean"].min() / 2 for curve in curves)])
+    for (panel, _), curve in zip(panels, curves, strict=True):
+        panel.fill_between(curve["x"], floor, curve["mean"], color=SHADE, linewidth=0, zorder=0)
+    panels[0][0].set_ylim(bottom=floor)  # of all panels, and after all lines: it ends autoscaling
 
 
 def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gramrun.plotting.panels import (
+    SHADE,
     draw_lines,
     error_panels,
     line_style,
     over_seeds,
     put_legend,
     require,
+    shade_reference,
 )
 
 _DASHED: dict[str, Any] = {"linestyle": (0, (5, 1.5)), "linewidth": 0.9}
@@ -26,7 +27,6 @@ THEORY = {
     "stepwise": (r"bound (Prop. 5), each measured $\sigma_t, \delta_t$", _DASHED),
     "bound": (r"bound (Prop. 5), largest $\sigma_t, \delta_t$ so far", _DOTTED),
 }
-_SHADE = "0.85"
 _KEY_COLOUR = "0.35"  # of legend entries that stand for lines of several colours
 
 
@@ -59,18 +59,8 @@ def theory_figure(frame: pd.DataFrame, sides: Sequence[str] = ("left", "right"))
                     panel.plot(curve["x"], curve["mean"], color=colour, **style)
                     key[name] = {"color": colour if column == "expected" else _KEY_COLOUR, **style}
     if (frame["reference_error"] > 0).any():
-        _shade_reference(panels)
-        key["the sampled reference's own standard error"] = {"color": _SHADE, "linewidth": 5}
+        shade_reference(panels)
+        key["the sampled reference's own standard error"] = {"color": SHADE, "linewidth": 5}
     seeds = frame.groupby("label")["seed"].nunique()
     put_legend(figure, styles | key, seeds, frame["batch_size"].nunique())
     return figure
-
-
-def _shade_reference(panels: Sequence[tuple[Axes, pd.DataFrame]]) -> None:
-    """Grey out what lies below the reference's own standard error, where its noise hides the estimate's."""
-    curves = [over_seeds(shown, "step", "reference_error") for _, shown in panels]
-    low, _ = panels[0][0].get_ylim()
-    floor = min([low, *(curve["mean"].min() / 2 for curve in curves)])
-    for (panel, _), curve in zip(panels, curves, strict=True):
-        panel.fill_between(curve["x"], floor, curve["mean"], color=_SHADE, linewidth=0, zorder=0)
-    panels[0][0].set_ylim(bottom=floor)  # of all panels, and after all lines: it ends autoscaling

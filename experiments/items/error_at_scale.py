@@ -1,0 +1,258 @@
+"""SOGram's error where the exact Gramian costs too much (paper, Appendix D): several α, two η.
+
+One trajectory for each learning rate η of the model (of the tables; the dense layers' rate keeps its ratio
+to it), driven by sampling as in ``gram-error`` and watched by SOGram with each α. They are held against a
+Gramian estimated from a large sample, whose own standard error stands beside it. Options: ``samples``, the
+size of that sample; ``learning_rates``, the larger first; ``alphas``; ``steps``; ``every``, how often to
+measure.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from experiments.comparison import scalar
+from experiments.plans import Plan
+from experiments.scheduling import Task
+from experiments.sections import Figure, Section, Seeds, Table, interval, spread
+from gramrun import figures, plotting, runs
+from gramrun.config import RunConfig
+from gramrun.config_loading import load_config
+from gramrun.trajectory import CSV as TRAJECTORY
+
+BATCH = 1024  # the paper's, Section 4.1
+TAIL = 0.2  # the last part of the trajectory, over which late errors are averaged
+EARLY = 0.1  # of the trajectory: where the decay is measured from
+SETTLED = 2.0  # a curve has settled where it stays below this multiple of the late error, the larger η's or
+# the smaller's, whichever is greater: one level for both
+
+
+def tasks(plan: Plan) -> list[Task]:
+    """A trajectory for each data set, learning rate and seed."""
+    return [
+        task
+        for dataset in plan.datasets
+        for rate in plan.options["learning_rates"]
+        for task in _tasks(plan, dataset, rate)
+    ]
+
+
+def _tasks(plan: Plan, dataset: str, rate: float) -> list[Task]:
+    options = plan.options
+    train = load_config(RunConfig, Path("configs") / dataset / "gram-error.yaml").train
+    estimators = [{"name": "sogram", "alpha": a, "gramian_batch_size": BATCH} for a in options["alphas"]]
+    settings = {
+        "train.learning_rate": rate,
+        "gram_error.reference": "sampled",
+        "gram_error.reference_samples": options["samples"],
+        "gram_error.estimators": estimators,
+    }
+    if train.dense_learning_rate:
+        settings["train.dense_learning_rate"] = float(
+            f"{rate * train.dense_learning_rate / train.learning_rate:.6g}"
+        )
+    if "steps" in options:
+        settings["train.steps"] = options["steps"]
+    if "every" in options:
+        settings["gram_error.every"] = options["every"]
+    return plan.tasks(
+        "gram-error", dataset, "gram-error", *(f"{key}={scalar(value)}" for key, value in settings.items())
+    )
+
+
+def section(plan: Plan) -> Section:
+    """Draw the errors under each learning rate side by side, and tell how they decay."""
+    verdicts, drawn, rows = [], [], []
+    measured: dict[str, Seeds] = {}
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    for dataset in plan.datasets:
+        frame = pd.concat(
+            [
+                errors([task.output for task in _tasks(plan, dataset, rate)], rate)
+                for rate in plan.options["learning_rates"]
+            ],
+            ignore_index=True,
+        )
+        name = f"error-at-scale-{dataset}"
+        figure = plotting.learning_rates_figure(frame)
+        for suffix in (".png", ".svg"):
+            plotting.save(figure, plan.folder / f"{name}{suffix}")
+        drawn.append(Figure(name, _caption(plan, dataset)))
+        found = decay(frame)
+        measured |= {f"{dataset}/{key}": values for key, values in found.items()}
+        rows += _rows(dataset, plan, found, reference_error(frame))
+        verdicts.append(f"{dataset}: {verdict(found, plan)} {_reference(frame)}")
+    caption = (
+        f"Left Gramian, |B| = {BATCH}; {len(plan.seeds)} seeds, ± standard deviation. Late: mean over the "
+        f"last {TAIL:.0%} of the steps. Settled: the first measured step from which on the error stays below "
+        f"{SETTLED:g} times the larger of the two late errors of that α. Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ "
+        "of the measured steps."
+    )
+    table = Table("error_at_scale", caption, pd.DataFrame(rows))
+    runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
+    return Section(
+        plan.item,
+        "Gramian error at scale, under two learning rates",
+        "Appendix D",
+        "\n\n".join(verdicts),
+        (table,),
+        tuple(drawn),
+        measured,
+        tuple(task.output for task in tasks(plan)),
+    )
+
+
+def _caption(plan: Plan, dataset: str) -> str:
+    return (
+        f"{dataset}: SOGram's error against a Gramian of {plan.options['samples']:,} sampled embeddings "
+        f"under η = {' and '.join(f'{rate:g}' for rate in plan.options['learning_rates'])}, "
+        f"{len(plan.seeds)} seeds. Grey: below the sample's own standard error."
+    )
+
+
+def errors(paths: list[Path], rate: float) -> pd.DataFrame:
+    """The errors of trajectories of one learning rate, with what `Trajectory` measured beside them.
+
+    Returns:
+        The columns of ``gram_error.csv``, and ``seed``, ``label``, ``learning_rate``, ``reference_error``
+        and ``relative_drift``.
+    """
+    frames = []
+    for path in paths:
+        measured = pd.read_csv(path / TRAJECTORY)
+        measured["relative_drift"] = measured["drift"] / measured["gramian_norm"]
+        beside = measured[["step", "side", "reference_error", "relative_drift"]]
+        frames.append(figures.gram_error_frame([path]).merge(beside, on=["step", "side"]))
+    frame = pd.concat(frames, ignore_index=True)
+    return frame.assign(label=frame["alpha"].map("SOGram α={:g}".format), learning_rate=rate)
+
+
+def decay(frame: pd.DataFrame) -> dict[str, Seeds]:
+    """How the left Gramian's error decays, by label and learning rate: a value for each seed.
+
+    Args:
+        frame: what `errors` gives of several learning rates.
+
+    Returns:
+        ``<label>/error decay η=<η>`` (the late error over that at a tenth of the steps), and likewise
+        ``early error``, ``late error``, ``settling steps`` and ``relative drift``.
+    """
+    found: dict[str, list[float]] = {}
+    left = frame[frame["side"] == "left"].sort_values("step")
+    for keys, curves in left.groupby(["label", "seed"]):
+        label, _ = cast("tuple[str, int]", keys)
+        late_rows = curves[curves["step"] > (1 - TAIL) * curves["step"].max()]
+        late_errors = late_rows.groupby("learning_rate")["error"].mean()
+        for rate, rows in curves.groupby("learning_rate"):
+            curve = rows.set_index("step")["error"]
+            early = float(curve[curve.index >= EARLY * curve.index[-1]].iloc[0])
+            values = {
+                "error decay": late_errors[rate] / early,
+                "early error": early,
+                "late error": late_errors[rate],
+                "settling steps": settled(curve, SETTLED * late_errors.max()),
+                "relative drift": rows["relative_drift"].mean(),
+            }
+            for name, value in values.items():
+                found.setdefault(f"{label}/{name} η={rate:g}", []).append(float(value))
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def settled(curve: pd.Series[float], level: float) -> float:
+    """The first measured step from which on an error stays below a level; infinite where there is none."""
+    above = curve.index[curve >= level]
+    after = curve.index[curve.index > above[-1]] if len(above) else curve.index
+    return float(after[0]) if len(after) else float("inf")
+
+
+def reference_error(frame: pd.DataFrame) -> dict[float, float]:
+    """The sampled reference's own relative standard error on the left side, by learning rate."""
+    left = frame[frame["side"] == "left"]
+    return {
+        cast("float", rate): float(value)
+        for rate, value in left.groupby("learning_rate")["reference_error"].mean().items()
+    }
+
+
+def _rows(
+    dataset: str, plan: Plan, found: dict[str, Seeds], reference: dict[float, float]
+) -> list[dict[str, str]]:
+    rows = []
+    for alpha in plan.options["alphas"]:
+        for rate in plan.options["learning_rates"]:
+
+            def of(name: str, digits: int = 4, at: str = f"η={rate:g}", a: float = alpha) -> str:
+                return spread(found[f"SOGram α={a:g}/{name} {at}"], digits)
+
+            rows.append(
+                {
+                    "corpus": dataset,
+                    "α": f"{alpha:g}",
+                    "η": f"{rate:g}",
+                    "error at a tenth": of("early error"),
+                    "late error": of("late error"),
+                    "late / at a tenth": of("error decay", 2),
+                    "settled at step": of("settling steps", 0),
+                    "drift a step": of("relative drift", 5),
+                    "reference's standard error": f"{reference[rate]:.4f}",
+                }
+            )
+    return rows
+
+
+def verdict(found: dict[str, Seeds], plan: Plan) -> str:
+    """Whether the error settles sooner under the smaller learning rate, and at a similar value, in words."""
+    large, small = (f"η={rate:g}" for rate in plan.options["learning_rates"])
+    labels = [f"SOGram α={alpha:g}" for alpha in plan.options["alphas"]]
+
+    def mean(label: str, name: str) -> float:
+        return float(np.mean(found[f"{label}/{name}"]))
+
+    sentences = [_trade_off(found, labels, rate) for rate in (large, small)]
+    for label in labels:
+        steps = {rate: found[f"{label}/settling steps {rate}"] for rate in (large, small)}
+        late = {rate: mean(label, f"late error {rate}") for rate in (large, small)}
+        sentences.append(
+            f"{label} settles at step {np.mean(steps[small]):,.0f} under {small} and "
+            f"{np.mean(steps[large]):,.0f} under {large} ({_sooner(steps[small], steps[large])}), at late "
+            f"errors of {late[small]:.4f} and {late[large]:.4f}, a ratio of {late[small] / late[large]:.2f}."
+        )
+    drift = {rate: mean(labels[0], f"relative drift {rate}") for rate in (large, small)}
+    sentences.append(
+        f"A step moves the Gramian by {drift[large]:.5f} of its norm under {large} and by {drift[small]:.5f} "
+        f"under {small}. The paper has similar late errors, and a much faster decay under the smaller η."
+    )
+    return " ".join(sentences)
+
+
+def _trade_off(found: dict[str, Seeds], labels: list[str], rate: str) -> str:
+    def best(when: str) -> str:
+        return min(labels, key=lambda label: float(np.mean(found[f"{label}/{when} error {rate}"])))
+
+    early, late = best("early"), best("late")
+    end = "and at the end" if early == late else f"and {late} at the end"
+    return f"Under {rate}, {early} has the least error at a tenth of the steps, {end}."
+
+
+def _sooner(small: Seeds, large: Seeds) -> str:
+    if len(small) < 2:
+        return "one seed decides nothing"
+    bottom, top = interval(tuple(a - b for a, b in zip(small, large, strict=True)))
+    span = f"95 % interval of the difference {bottom:,.0f} to {top:,.0f}"
+    if top < 0:
+        return f"sooner, as in the paper; {span}"
+    return f"later, against the paper; {span}" if bottom > 0 else f"undecided; {span}"
+
+
+def _reference(frame: pd.DataFrame) -> str:
+    worst = max(reference_error(frame).values())
+    least = float(frame.loc[frame["side"] == "left", "error"].min())
+    which = "below" if worst < least else "not below"
+    return (
+        f"The sampled reference's own standard error is at most {worst:.4f}, {which} the least error "
+        f"measured ({least:.4f})."
+    )
