@@ -1,0 +1,259 @@
+"""What `experiments.items.scaling` says of its runs: losses by seed, the B that is needed, and the words.
+
+A batch size is *enough* where the 95 % interval of the loss over seeds (Student's t) lies below the
+tolerance, at it and at every larger B that was run; it is *too small* where the interval lies above the
+tolerance. Between the two the seeds do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from experiments.sections import Seeds, interval, spread
+
+REFERENCE = "reference"  # the estimator column's word for the runs that others are held against
+KEY = ["items", "dim", "estimator", "batch"]
+
+
+def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs of all estimators but the reference, with ``loss`` against the reference of the same seed.
+
+    Args:
+        frame: a row for each run, with the columns of `KEY`, ``seed`` and ``map@10``. Runs whose reference is
+            not there are left out.
+    """
+    own = ["items", "dim", "seed"]
+    is_reference = frame["estimator"] == REFERENCE
+    reference = frame.loc[is_reference, [*own, "map@10"]].rename(columns={"map@10": "reference_map"})
+    joined = frame[~is_reference].merge(reference, on=own)
+    return joined.assign(loss=1 - joined["map@10"] / joined["reference_map"])
+
+
+def by_point(frame: pd.DataFrame, column: str) -> dict[tuple[int, int, str, int], Seeds]:
+    """The values of a column for each (items, k, estimator, B), in the order of the seeds."""
+    ordered = frame.sort_values("seed", kind="stable")
+    return {
+        (int(items), int(dim), str(name), int(batch)): tuple(group[column])
+        for (items, dim, name, batch), group in ordered.groupby(KEY, sort=False)
+    }
+
+
+def enough(losses: Mapping[int, Seeds], tolerance: float) -> int | None:
+    """The smallest B from which on all that were run are enough; None where the largest is not."""
+    found = None
+    for batch in sorted(losses, reverse=True):
+        if not interval(losses[batch])[1] < tolerance:  # also where it is NaN, of one seed
+            break
+        found = batch
+    return found
+
+
+def too_small(losses: Mapping[int, Seeds], tolerance: float) -> int | None:
+    """The largest B that is too small; None where no B is shown to be."""
+    bad = [batch for batch, values in losses.items() if interval(values)[0] > tolerance]
+    return max(bad, default=None)
+
+
+def batches_needed(frame: pd.DataFrame, tolerance: float) -> pd.DataFrame:
+    """Which B are enough and too small (NaN where none is), and the largest run, by size, k and estimator.
+
+    Args:
+        frame: `with_losses`'s.
+        tolerance: the loss that counts as none.
+
+    Returns:
+        The columns ``items``, ``dim``, ``estimator``, ``enough``, ``too_small`` and ``largest``.
+    """
+    rows = []
+    for (items, dim, name), group in frame.groupby(["items", "dim", "estimator"], sort=False):
+        losses = {batch: values for (*_, batch), values in by_point(group, "loss").items()}
+        found = {"enough": enough(losses, tolerance), "too_small": too_small(losses, tolerance)}
+        rows.append({"items": items, "dim": dim, "estimator": name, **found, "largest": max(losses)})
+    columns = ("items", "dim", "estimator", "enough", "too_small", "largest")
+    return pd.DataFrame(rows, columns=columns).astype({"enough": float, "too_small": float})
+
+
+def difference(first: Seeds, second: Seeds) -> tuple[float, float, float]:
+    """Mean of `second` less that of `first`, and its 95 % interval (Welch); NaN ends for a single seed."""
+    mean = float(np.mean(second) - np.mean(first))
+    if min(len(first), len(second)) < 2 or np.ptp(first) == np.ptp(second) == 0:
+        return mean, float("nan"), float("nan")
+    low, high = stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
+    return mean, float(low), float(high)
+
+
+def verdict(frame: pd.DataFrame, tolerance: float) -> str:
+    """The paragraph.
+
+    Args:
+        frame: `with_losses`'s, with the columns ``error`` and ``rank``.
+        tolerance: the loss that counts as none.
+    """
+    parts = [
+        _where_it_costs(frame, tolerance),
+        *_growth(frame),
+        *_averaging(frame, tolerance),
+        _what_orders(frame),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
+    """The B that sampling needs at each size and k, and the rule of thumb over all of them."""
+    sampling = batches_needed(frame[frame["estimator"] == "sampling"], tolerance)
+    if sampling.empty:
+        return ""
+    told = []
+    for row in sampling.itertuples():
+        need = (
+            f"no B up to {row.largest}"
+            if np.isnan(row.enough)
+            else f"B ≥ {row.enough:g} (B/k = {row.enough / row.dim:g})"
+        )
+        told.append(f"{need} at {row.items:,} items and k = {row.dim}")
+    text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 with "
+    text += f"{'; '.join(told)}."
+    ratios = sampling["enough"] / sampling["dim"]
+    if ratios.isna().any():
+        return text
+    return f"{text} Rule of thumb from these: B ≥ {ratios.max():g} k is enough for sampling."
+
+
+def _growth(frame: pd.DataFrame) -> list[str]:
+    """Whether SOGram's lift over sampling grows with the corpus, at the smallest and the largest B."""
+    sizes = sorted(frame["items"].unique())
+    told = []
+    for dim in sorted(frame["dim"].unique()):
+        lifts = lift_over_sampling(frame[frame["dim"] == dim])
+        common = sorted(
+            {batch for items, batch in lifts if items == sizes[0]}
+            & {batch for items, batch in lifts if items == sizes[-1]}
+        )
+        if len(sizes) < 2 or not common:
+            continue
+        for batch in dict.fromkeys((common[0], common[-1])):
+            small, large = lifts[sizes[0], batch], lifts[sizes[-1], batch]
+            mean, low, high = difference(small, large)
+            how = (
+                "grows" if low > 0 else "shrinks" if high < 0 else "does not change beyond the seeds' spread"
+            )
+            told.append(
+                f"At k = {dim} and B = {batch} the lift of SOGram α=0.1 over sampling {how} with the corpus: "
+                f"{np.mean(small):+.1%} at {sizes[0]:,} items, {np.mean(large):+.1%} at {sizes[-1]:,} "
+                f"(difference {mean:+.1%} [{low:+.1%}, {high:+.1%}])."
+            )
+    return told
+
+
+def lift_over_sampling(frame: pd.DataFrame, estimator: str = "SOGram α=0.1") -> dict[tuple[int, int], Seeds]:
+    """MAP@10 over sampling's less 1, by seed, for each (items, B); of one k."""
+    own = ["items", "batch", "seed"]
+    columns = [*own, "map@10"]
+    first = frame.loc[frame["estimator"] == estimator, columns]
+    joined = first.merge(frame.loc[frame["estimator"] == "sampling", columns], on=own).sort_values("seed")
+    joined = joined.assign(lift=joined["map@10_x"] / joined["map@10_y"] - 1)
+    return {
+        (int(items), int(batch)): tuple(group["lift"])
+        for (items, batch), group in joined.groupby(["items", "batch"])
+    }
+
+
+def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
+    """How small a B the others make do with, and where one loses even at the largest B."""
+    needed = batches_needed(frame[frame["estimator"] != "sampling"], tolerance)
+    told = []
+    for name, rows in needed.groupby("estimator", sort=False):
+        found = rows["enough"]
+        if found.notna().all():
+            ratio = (rows["enough"] / rows["dim"]).max()
+            told.append(f"{name} has enough with B = {found.max():g} (B/k = {ratio:g}) or less everywhere.")
+        stuck = rows[rows["too_small"] == rows["largest"]]
+        if len(stuck):
+            places = ", ".join(f"{row.items:,} items (k = {row.dim})" for row in stuck.itertuples())
+            told.append(
+                f"{name} loses more than {tolerance:.0%} even at the largest B at {places}: "
+                "what it loses there is not noise but lag, which a larger B does not mend."
+            )
+    return told
+
+
+def _what_orders(frame: pd.DataFrame) -> str:
+    """Whether losses follow the measured Gramian error or B/k more closely."""
+    means = frame.assign(ratio=frame["batch"] / frame["dim"]).groupby(KEY)[["loss", "error", "ratio"]].mean()
+    if len(means) < 4 or (means.nunique() < 2).any():  # nothing to put in order
+        return ""
+    by_error, by_ratio = (
+        abs(float(stats.spearmanr(means[column], means["loss"]).statistic)) for column in ("error", "ratio")
+    )
+    better, worse = ("the measured error", "B/k") if by_error > by_ratio else ("B/k", "the measured error")
+    return (
+        f"Over all {len(means)} points {better} orders the losses better than {worse} does (rank correlation "
+        f"{max(by_error, by_ratio):.2f} against {min(by_error, by_ratio):.2f})."
+    )
+
+
+def needed_caption(tolerance: float) -> str:
+    """What the cells of `needed_table` are."""
+    return (
+        f"The smallest B from which on the 95 % interval of the loss lies below {tolerance:.0%}, of those "
+        "that were run; in brackets the largest B whose interval lies above it. — where no B was enough."
+    )
+
+
+def needed_table(compared: pd.DataFrame, tolerance: float) -> pd.DataFrame:
+    """`batches_needed` to be read: a row for each size and k, a column for each estimator."""
+    needed = batches_needed(compared, tolerance)
+    found = needed["enough"].map("{:g}".format).replace("nan", "—")
+    bad = needed["too_small"].map(" ({:g})".format).replace(" (nan)", "")
+    wide = needed.assign(cell=found + bad).pivot(index=["items", "dim"], columns="estimator", values="cell")
+    wide = wide[list(dict.fromkeys(needed["estimator"]))].fillna("not run").reset_index()
+    return wide.rename(columns={"dim": "k"}).rename_axis(columns=None)
+
+
+def references_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The references: how near they come to the planted optimum, and how near their Gramians are to G."""
+    rows = []
+    reference = frame[frame["estimator"] == REFERENCE]
+    for (items, dim, batch), group in reference.groupby(["items", "dim", "batch"], sort=False):
+        rows.append(
+            {
+                "items": items,
+                "k": dim,
+                "reference": f"SOGram α=0.1, B = {batch:,}" if batch else "exact Gramian",
+                "MAP@10": spread(tuple(group["map@10"])),
+                "planted optimum": f"{group['optimum'].iloc[0]:.4f}",
+                "share of it": f"{(group['map@10'] / group['optimum']).mean():.1%}",
+                "Gramian error": f"{group['error'].mean():.2%}",
+                "effective rank of G": f"{group['rank'].mean():.1f}",
+                "steps": int(group["steps"].iloc[0]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def losses_table(compared: pd.DataFrame) -> pd.DataFrame:
+    """Every point: MAP@10, loss, interval, Gramian error."""
+    error, score = by_point(compared, "error"), by_point(compared, "map@10")
+    rows = []
+    for key, losses in by_point(compared, "loss").items():
+        items, dim, estimator, batch = key
+        low, high = interval(losses)
+        rows.append(
+            {
+                "items": items,
+                "k": dim,
+                "estimator": estimator,
+                "B": batch,
+                "B/k": f"{batch / dim:g}",
+                "MAP@10": spread(score[key]),
+                "loss": f"{np.mean(losses):.2%}",
+                "interval": f"[{low:.2%}, {high:.2%}]",
+                "Gramian error": f"{np.mean(error[key]):.3g}",
+                "seeds": len(losses),
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,228 @@
+"""When noise costs MAP: the planted corpora, what is concluded from losses, and the whole at toy size."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import planted_clusters, scaling_summary
+from experiments.items import scaling
+from experiments.plans import Plan
+from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
+from experiments.scheduling import run_all, state_of
+from gramrun import runs
+from gramrun.config import EvaluationSection
+from gramrun.data.shards import open_corpus
+from gramrun.errors import InputError
+from gramrun.evaluation import evaluate_popularity
+from gramrun.plotting.scaling import scaling_figure
+
+CONFIGS = Path(__file__).parents[1] / "configs" / "planted-clusters"
+TINY = Planted(items=12, topics=3, draws=4, seed=1)
+SMALL = Planted(items=50, topics=3, draws=8)
+
+
+def probabilities(planted):
+    """P(y | x) by the formula, pair by pair."""
+    truth = plant(planted)
+    matrix = np.zeros((planted.items, planted.items))
+    for x in range(planted.items):
+        for y in range(planted.items):
+            matrix[x, y] = truth.weights[x, truth.topic[y]] * truth.share[y]
+    return truth, matrix
+
+
+def test_the_planted_probabilities_are_a_distribution_of_low_rank():
+    truth, matrix = probabilities(TINY)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(truth.weights @ truth.right_factors().T, matrix, rtol=1e-6)
+    assert np.linalg.matrix_rank(matrix, tol=1e-6) == TINY.topics
+
+
+def test_links_are_drawn_from_the_planted_probabilities():
+    truth, matrix = probabilities(TINY)
+    repeats = 4000
+    # Each left item over and over, with one draw, so that none is dropped as a repetition.
+    many = replace(truth, weights=np.tile(truth.weights, (repeats, 1)))
+    left, right = draw_links(many, 1, seed=0)
+    counts = np.zeros_like(matrix)
+    np.add.at(counts, (left % TINY.items, right), 1)
+    noise = np.sqrt(matrix * (1 - matrix) / repeats)
+    assert (counts[matrix == 0] == 0).all()
+    assert np.abs(counts / repeats - matrix)[matrix > 0].max() < 5 * noise.max()
+    # Together 132 standard normal squares, nearly: far more would be another distribution.
+    deviations = ((counts / repeats - matrix)[noise > 0] / noise[noise > 0]) ** 2
+    assert 0.6 < deviations.mean() < 1.5
+
+
+def test_links_are_sorted_and_distinct_and_follow_from_the_seed():
+    corpus = make_corpus(TINY, plant(TINY))  # `Corpus` itself asserts order
+    again = make_corpus(TINY, plant(TINY))
+    np.testing.assert_array_equal(corpus.pair_right, again.pair_right)
+    assert np.bincount(corpus.pair_left, minlength=12).max() <= TINY.draws
+    assert len(corpus.pair_left) + corpus.counts["repeated_draws_dropped"] == TINY.items * TINY.draws
+    other = make_corpus(Planted(12, 3, 4, seed=2), plant(Planted(12, 3, 4, seed=2)))
+    assert len(other.pair_left) != len(corpus.pair_left) or (other.pair_right != corpus.pair_right).any()
+
+
+def test_the_rows_that_are_drawn_at_once_change_no_distribution(monkeypatch):
+    truth = plant(TINY)
+    monkeypatch.setattr(planted_clusters, "_ROWS_AT_ONCE", 5)
+    left, right = draw_links(truth, 4, 0)
+    assert set(left) == set(range(12))
+    assert (truth.weights[left, truth.topic[right]] > 0).all(), "a link to a topic that its left item has not"
+
+
+def test_more_topics_than_items_are_refused():
+    with pytest.raises(ValueError, match="too few"):
+        plant(Planted(items=5, topics=6))
+
+
+def test_the_planted_ranking_beats_popularity_and_a_shuffled_truth(tmp_path):
+    planted = Planted(items=400, topics=8)
+    planted_clusters.prepare(planted, tmp_path / "corpus")
+    corpus = open_corpus(tmp_path / "corpus")
+    settings = EvaluationSection()
+    best = planted_clusters.optimum(planted, corpus, settings)
+    assert best > 2 * evaluate_popularity(corpus, "validation", settings)["map@10"]
+    assert best > 2 * planted_clusters.optimum(Planted(items=400, topics=8, seed=5), corpus, settings)
+
+
+def test_a_corpus_is_prepared_once_and_anew_where_it_differs(tmp_path):
+    folder = tmp_path / "corpus"
+    planted_clusters.prepare(SMALL, folder)
+    first = (folder / "manifest.json").stat().st_mtime_ns
+    planted_clusters.prepare(SMALL, folder)
+    assert (folder / "manifest.json").stat().st_mtime_ns == first
+    planted_clusters.prepare(Planted(items=60, topics=3, draws=8), folder)
+    assert open_corpus(folder).left.items == 60
+
+
+def test_a_tuning_corpus_has_no_validation_pair_of_the_ordinary_one(tmp_path):
+    for name, tuning in (("ordinary", False), ("tuning", True)):
+        planted_clusters.prepare(SMALL, tmp_path / name, tuning=tuning)
+    ordinary, tuning = open_corpus(tmp_path / "ordinary"), open_corpus(tmp_path / "tuning")
+
+    def pairs(split):
+        return set(zip(split.left.tolist(), split.right.tolist(), strict=True))
+
+    assert not pairs(ordinary.validation) & (pairs(tuning.train) | pairs(tuning.validation))
+    assert pairs(tuning.train) | pairs(tuning.validation) == pairs(ordinary.train)
+
+
+def made(maps, items=1000, dim=16, rank=10.0):
+    """A frame of runs: {(estimator, B): MAP@10 by seed}."""
+    return pd.DataFrame(
+        {"items": items, "dim": dim, "estimator": name, "batch": batch, "seed": seed}
+        | {"map@10": value, "error": 1 / (1 + batch), "rank": rank, "optimum": 0.5, "steps": 10}
+        for (name, batch), values in maps.items()
+        for seed, value in enumerate(values)
+    )
+
+
+FAR, NEAR, AT = (0.30, 0.31, 0.30), (0.399, 0.400, 0.3995), (0.4, 0.401, 0.4005)
+
+
+def test_losses_are_paired_by_seed():
+    frame = scaling_summary.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
+    assert scaling_summary.by_point(frame, "loss") == {(1000, 16, "sampling", 4): pytest.approx((0.2, 0.0))}
+
+
+def test_enough_is_from_there_on_and_too_small_is_shown():
+    close, wide = (0.001, 0.002, 0.0015), (-0.05, 0.06, 0.01)
+    assert scaling_summary.enough({4: (0.2, 0.21, 0.2), 64: close, 256: close}, 0.01) == 64
+    assert scaling_summary.enough({4: close, 64: wide, 256: close}, 0.01) == 256
+    assert scaling_summary.enough({4: close, 64: wide}, 0.01) is None
+    assert scaling_summary.enough({4: (0.0,)}, 0.01) is None, "one seed shows nothing"
+    assert scaling_summary.too_small({4: (0.2, 0.21, 0.2), 64: close, 256: wide}, 0.01) == 4
+    assert scaling_summary.too_small({64: close, 256: wide}, 0.01) is None
+
+
+def test_the_verdict_turns_with_the_numbers():
+    reference = {("reference", 0): AT}
+    harmed = {
+        ("sampling", 4): FAR,
+        ("sampling", 64): NEAR,
+        ("SOGram α=0.1", 4): NEAR,
+        ("SOGram α=0.1", 64): NEAR,
+    }
+    unharmed = dict.fromkeys(harmed, NEAR)
+    lagging = harmed | {("SOGram α=0.1", batch): FAR for batch in (4, 64)}
+
+    def words(small, large):
+        frames = [made(reference | small), made(reference | large, items=10_000)]
+        return scaling_summary.verdict(scaling_summary.with_losses(pd.concat(frames)), 0.01)
+
+    grown, shrunk = words(unharmed, harmed), words(harmed, unharmed)
+    assert "B ≥ 64 (B/k = 4) at 10,000 items" in grown and "B ≥ 4 (B/k = 0.25) at 1,000 items" in grown
+    assert "B ≥ 4 k is enough for sampling" in grown
+    assert "B = 4 the lift of SOGram α=0.1 over sampling grows" in grown
+    assert "B = 4 the lift of SOGram α=0.1 over sampling shrinks" in shrunk
+    assert "does not change beyond" in words(harmed, harmed)
+    assert "not noise but lag" in words(unharmed, lagging) and "not noise but lag" not in grown
+    never = dict.fromkeys(harmed, FAR)
+    assert "no B up to 64" in words(never, never) and "Rule of thumb" not in words(never, never)
+
+
+def test_the_table_says_where_nothing_is_enough():
+    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 4): NEAR, ("SAGram", 64): NEAR}
+    table = scaling_summary.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
+    assert table.to_dict("records") == [{"items": 1000, "k": 16, "sampling": "— (4)", "SAGram": "4"}]
+
+
+def test_the_figure_has_a_panel_for_each_size_and_dimension():
+    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("sampling", 64): NEAR}
+    parts = [made(maps, items, dim) for items in (100, 1000) for dim in (4, 16)]
+    frame = scaling_summary.with_losses(pd.concat(parts))
+    for x in ("ratio", "error"):
+        figure = scaling_figure(frame, x, 0.01)
+        assert [panel.get_title() for panel in figure.axes] == [
+            f"{items:,} × {items:,} items, k = {dim}" for dim in (4, 16) for items in (100, 1000)
+        ]
+        line = next(line for line in figure.axes[0].lines if line.get_label() == "sampling")
+        np.testing.assert_allclose(line.get_ydata(), [24.2, 0.25], rtol=0.02)
+    with pytest.raises(InputError, match="lacks the column error"):
+        scaling_figure(frame.drop(columns="error"), "ratio", 0.01)
+
+
+@pytest.fixture
+def tiny_plan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CONFIGS, tmp_path / "configs" / "planted-clusters")
+    options = {
+        "topics": 4,
+        "epochs": 20,
+        "tolerance": 0.01,
+        "search": {"gravity": [3], "learning_rate": [0.001, 0.3]},
+        "estimators": {"sampling": ["sampling"]},
+        "grids": [{"items": 200, "dim": 4, "batches": [2, 16], "reference": 0}],
+    }
+    return Plan("scaling", (), (0,), options, Path("results/tiny"))
+
+
+def test_the_whole_at_toy_size(tiny_plan):
+    asked = scaling.tasks(tiny_plan)
+    assert len(asked) == 2, "the search comes first"
+    while any(state_of(task) != "done" for task in asked):
+        run_all(asked)
+        asked = scaling.tasks(tiny_plan)
+    assert len(asked) == 2 + 1 + 2
+    assert scaling.chosen(tiny_plan) == {4: (3, 0.3)}, "at 0.001 nothing is learnt"
+    section = scaling.section(tiny_plan)
+    assert sorted(path.name for path in (tiny_plan.folder).iterdir()) == sorted(
+        ["batch_needed.csv", "losses.csv", "references.csv", "runs.csv"]
+        + [f"loss_by_{x}.{suffix}" for x in ("batch", "error") for suffix in ("png", "svg")]
+    )
+    frame = pd.read_csv(tiny_plan.folder / "runs.csv")
+    assert len(frame) == len(section.runs) == 3
+    exact, sampled = frame.loc[0, "error"], frame.loc[1:, "error"]
+    assert exact < 0.1, "only the last gradient step lies between its Gramian and the one it is held against"
+    assert sampled.is_monotonic_decreasing and sampled.min() > exact
+    assert frame["rank"].between(1, 4.001).all()
+    assert section.measured["200/k=4/sampling/B=2/loss"] == pytest.approx(
+        (1 - frame.loc[1, "map@10"] / frame.loc[0, "map@10"],)
+    )
+    assert all(not runs.open_run(run).checkpoints() for run in section.runs), "they would fill the disk"
