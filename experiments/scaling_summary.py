@@ -98,6 +98,7 @@ def verdict(frame: pd.DataFrame, tolerance: float) -> str:
         *_growth(frame),
         *_averaging(frame, tolerance),
         _what_orders(frame),
+        _errors_that_cost(frame, tolerance),
     ]
     return " ".join(part for part in parts if part)
 
@@ -109,14 +110,12 @@ def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
         return ""
     told = []
     for row in sampling.itertuples():
-        need = (
-            f"no B up to {row.largest}"
-            if np.isnan(row.enough)
-            else f"B ≥ {row.enough:g} (B/k = {row.enough / row.dim:g})"
-        )
-        told.append(f"{need} at {row.items:,} items and k = {row.dim}")
-    text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 with "
-    text += f"{'; '.join(told)}."
+        need = f"at no B up to {row.largest}"
+        if not np.isnan(row.enough):
+            need = f"from B = {row.enough:g} on (B/k = {row.enough / row.dim:g})"
+        told.append(f"{need} with {row.items:,} items and k = {row.dim}")
+    text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 "
+    text += f"{', '.join(told)}."
     ratios = sampling["enough"] / sampling["dim"]
     if ratios.isna().any():
         return text
@@ -124,29 +123,44 @@ def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
 
 
 def _growth(frame: pd.DataFrame) -> list[str]:
-    """Whether SOGram's lift over sampling grows with the corpus, at the smallest and the largest B."""
+    """SOGram's lift over sampling at the smallest and the largest B, and whether it grows with the corpus."""
     sizes = sorted(frame["items"].unique())
     told = []
     for dim in sorted(frame["dim"].unique()):
         lifts = lift_over_sampling(frame[frame["dim"] == dim])
-        common = sorted(
-            {batch for items, batch in lifts if items == sizes[0]}
-            & {batch for items, batch in lifts if items == sizes[-1]}
-        )
-        if len(sizes) < 2 or not common:
-            continue
-        for batch in dict.fromkeys((common[0], common[-1])):
-            small, large = lifts[sizes[0], batch], lifts[sizes[-1], batch]
-            mean, low, high = difference(small, large)
-            how = (
-                "grows" if low > 0 else "shrinks" if high < 0 else "does not change beyond the seeds' spread"
-            )
-            told.append(
-                f"At k = {dim} and B = {batch} the lift of SOGram α=0.1 over sampling {how} with the corpus: "
-                f"{np.mean(small):+.1%} at {sizes[0]:,} items, {np.mean(large):+.1%} at {sizes[-1]:,} "
-                f"(difference {mean:+.1%} [{low:+.1%}, {high:+.1%}])."
-            )
+        batches = [
+            batch
+            for batch in sorted({batch for _, batch in lifts})
+            if all((items, batch) in lifts for items in (sizes[0], sizes[-1]))
+        ]
+        for batch in dict.fromkeys(batches[:1] + batches[-1:]):
+            by_size = [
+                f"{_percent(lifts[size, batch])} at {size:,} items"
+                for size in sizes
+                if (size, batch) in lifts
+            ]
+            text = f"At k = {dim} and B = {batch}, SOGram α=0.1 ranks above sampling by {', '.join(by_size)}"
+            if len(sizes) > 1:
+                mean, low, high = difference(lifts[sizes[0], batch], lifts[sizes[-1], batch])
+                how = (
+                    "grows"
+                    if low > 0
+                    else "shrinks"
+                    if high < 0
+                    else "does not change beyond the seeds' spread"
+                )
+                text += (
+                    f": the lift {how} from the smallest corpus to the largest "
+                    f"(by {100 * mean:+.1f} points, [{100 * low:+.1f}, {100 * high:+.1f}])"
+                )
+            told.append(f"{text}.")
     return told
+
+
+def _percent(values: Seeds) -> str:
+    """Mean and interval, or the one value."""
+    low, high = interval(values)
+    return f"{np.mean(values):+.1%}" + ("" if np.isnan(low) else f" [{low:+.1%}, {high:+.1%}]")
 
 
 def lift_over_sampling(frame: pd.DataFrame, estimator: str = "SOGram α=0.1") -> dict[tuple[int, int], Seeds]:
@@ -194,6 +208,23 @@ def _what_orders(frame: pd.DataFrame) -> str:
         f"Over all {len(means)} points {better} orders the losses better than {worse} does (rank correlation "
         f"{max(by_error, by_ratio):.2f} against {min(by_error, by_ratio):.2f})."
     )
+
+
+def _errors_that_cost(frame: pd.DataFrame, tolerance: float) -> str:
+    """The smallest Gramian error that is shown to cost, and the largest that is shown not to."""
+    error = {key: float(np.mean(values)) for key, values in by_point(frame, "error").items()}
+    ends = {key: interval(values) for key, values in by_point(frame, "loss").items()}
+    costly = [error[key] for key, (low, _) in ends.items() if low > tolerance]
+    harmless = [error[key] for key, (_, high) in ends.items() if high < tolerance]
+    parts = []
+    if costly:
+        parts.append(
+            f"the smallest ‖Ĝ − G‖ / ‖G‖ that is shown to cost more than {tolerance:.0%} is {min(costly):.2g}"
+        )
+    if harmless:
+        parts.append(f"the largest that is shown to cost less is {max(harmless):.2g}")
+    text = ", ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def needed_caption(tolerance: float) -> str:

@@ -29,6 +29,7 @@ from experiments.planted_clusters import Planted
 from experiments.scaling_summary import (
     REFERENCE,
     by_point,
+    lift_over_sampling,
     losses_table,
     needed_caption,
     needed_table,
@@ -275,12 +276,16 @@ def section(plan: Plan) -> Section:
 
 
 def _measured(compared: pd.DataFrame) -> dict[str, Seeds]:
-    """Names as "10000/k=16/SOGram α=0.1/B=4/loss"; beside it ``error`` and ``map@10``."""
-    return {
+    """Names as "10000/k=16/SOGram α=0.1/B=4/loss", ``…/error``, ``…/map@10``; and "10000/k=16/B=4/lift"."""
+    measured = {
         f"{items}/k={dim}/{estimator}/B={batch}/{column}": values
         for column in ("loss", "error", "map@10")
         for (items, dim, estimator, batch), values in by_point(compared, column).items()
     }
+    for dim, rows in compared.groupby("dim"):
+        for (items, batch), values in lift_over_sampling(rows).items():
+            measured[f"{items}/k={dim}/B={batch}/lift"] = values
+    return measured
 
 
 def _conditions(plan: Plan) -> str:

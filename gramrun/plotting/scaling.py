@@ -5,7 +5,7 @@ It is the question that Section 4.3 leaves open, where the lift of SOGram over s
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ from gramrun.plotting.panels import (
 )
 
 X_LABELS = {"ratio": "Gramian batch B / embedding dimension k", "error": ERROR_LABEL}
-_TOLERANCE = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
+_TOLERANCE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
 
 
 def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance: float) -> Figure:
