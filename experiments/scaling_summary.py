@@ -7,6 +7,7 @@ tolerance. Between the two the seeds do not tell.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -139,22 +140,22 @@ def _growth(frame: pd.DataFrame) -> list[str]:
                 for size in sizes
                 if (size, batch) in lifts
             ]
-            text = f"At k = {dim} and B = {batch}, SOGram α=0.1 ranks above sampling by {', '.join(by_size)}"
+            text = f"At k = {dim} and B = {batch}, SOGram α=0.1's lift over sampling is {', '.join(by_size)}"
             if len(sizes) > 1:
-                mean, low, high = difference(lifts[sizes[0], batch], lifts[sizes[-1], batch])
-                how = (
-                    "grows"
-                    if low > 0
-                    else "shrinks"
-                    if high < 0
-                    else "does not change beyond the seeds' spread"
-                )
-                text += (
-                    f": the lift {how} from the smallest corpus to the largest "
-                    f"(by {100 * mean:+.1f} points, [{100 * low:+.1f}, {100 * high:+.1f}])"
-                )
+                text += f": it {_change(lifts[sizes[0], batch], lifts[sizes[-1], batch])}"
             told.append(f"{text}.")
     return told
+
+
+def _change(small: Seeds, large: Seeds) -> str:
+    """How a lift on the largest corpus compares with that on the smallest."""
+    mean, low, high = difference(small, large)
+    ends = f"by {100 * mean:+.1f} points, [{100 * low:+.1f}, {100 * high:+.1f}]"
+    if low > 0:
+        return f"grows with the corpus ({ends})"
+    if high < 0:
+        return f"shrinks with the corpus ({ends})"
+    return f"does not change with the corpus beyond the seeds' spread ({ends})"
 
 
 def _percent(values: Seeds) -> str:
@@ -177,7 +178,7 @@ def lift_over_sampling(frame: pd.DataFrame, estimator: str = "SOGram α=0.1") ->
 
 
 def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
-    """How small a B the others make do with, and where one loses even at the largest B."""
+    """How small a B the others make do with, and where one ranks below sampling, which does not average."""
     needed = batches_needed(frame[frame["estimator"] != "sampling"], tolerance)
     told = []
     for name, rows in needed.groupby("estimator", sort=False):
@@ -185,24 +186,28 @@ def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
         if found.notna().all():
             ratio = (rows["enough"] / rows["dim"]).max()
             told.append(f"{name} has enough with B = {found.max():g} (B/k = {ratio:g}) or less everywhere.")
-        stuck = rows[rows["too_small"] == rows["largest"]]
-        if len(stuck):
-            places = ", ".join(f"{row.items:,} items (k = {row.dim})" for row in stuck.itertuples())
+    for name, dim in itertools.product(dict.fromkeys(needed["estimator"]), sorted(set(needed["dim"]))):
+        lifts = lift_over_sampling(frame[frame["dim"] == dim], name)
+        below = [
+            f"{items:,} items and B = {batch} ({_percent(values)})"
+            for (items, batch), values in lifts.items()
+            if interval(values)[1] < 0
+        ]
+        if below:
             told.append(
-                f"{name} loses more than {tolerance:.0%} even at the largest B at {places}: "
-                "what it loses there is not noise but lag, which a larger B does not mend."
+                f"{name} ranks below sampling at k = {dim} with {', '.join(below)}: there its lag costs more "
+                "than its averaging saves."
             )
     return told
 
 
 def _what_orders(frame: pd.DataFrame) -> str:
-    """Whether losses follow the measured Gramian error or B/k more closely."""
+    """Whether losses rise with the measured Gramian error, or fall with B/k, more closely."""
     means = frame.assign(ratio=frame["batch"] / frame["dim"]).groupby(KEY)[["loss", "error", "ratio"]].mean()
     if len(means) < 4 or (means.nunique() < 2).any():  # nothing to put in order
         return ""
-    by_error, by_ratio = (
-        abs(float(stats.spearmanr(means[column], means["loss"]).statistic)) for column in ("error", "ratio")
-    )
+    by_error = float(stats.spearmanr(means["error"], means["loss"]).statistic)
+    by_ratio = -float(stats.spearmanr(means["ratio"], means["loss"]).statistic)
     better, worse = ("the measured error", "B/k") if by_error > by_ratio else ("B/k", "the measured error")
     return (
         f"Over all {len(means)} points {better} orders the losses better than {worse} does (rank correlation "
