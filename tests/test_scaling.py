@@ -10,11 +10,12 @@ import pytest
 
 from experiments import planted_clusters, scaling_summary
 from experiments.items import scaling
-from experiments.plans import Plan
+from experiments.plans import Plan, load_profile
 from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
 from experiments.scheduling import run_all, state_of
 from gramrun import runs
-from gramrun.config import EvaluationSection
+from gramrun.config import EvaluationSection, RunConfig
+from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.errors import InputError
 from gramrun.evaluation import evaluate_popularity
@@ -194,6 +195,19 @@ def test_the_figure_has_a_panel_for_each_size_and_dimension():
         np.testing.assert_allclose(line.get_ydata(), [24.2, 0.25], rtol=0.02)
     with pytest.raises(InputError, match="lacks the column error"):
         scaling_figure(frame.drop(columns="error"), "ratio", 0.01)
+
+
+@pytest.mark.parametrize("profile", ["quick", "standard"])
+def test_every_run_of_a_profile_is_another_one_and_has_a_valid_config(profile):
+    plan = next(plan for plan in load_profile(profile, Path("results")) if plan.item == "scaling")
+    asked = [task for grid in scaling.search(plan).values() for task in grid.values()]
+    for grid in plan.options["grids"]:
+        asked += [
+            point.task for point in scaling.points(plan, grid, [f"model.embedding_dim={grid['dim']}"], 0)
+        ]
+    assert len({task.output for task in asked}) == len(asked)
+    configs = {load_config(RunConfig, CONFIGS / task.config.name, task.overrides) for task in asked}
+    assert len(configs) == len(asked)
 
 
 @pytest.fixture

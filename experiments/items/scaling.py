@@ -124,20 +124,22 @@ def waves(plan: Plan) -> Iterator[list[Point]]:
     """The points of one size, k and seed after another: whose checkpoints may stand on disk at once."""
     settings = {dim: _model(plan, dim, *pair) for dim, pair in chosen(plan).items()}
     for grid in plan.options["grids"]:
-        items, dim = grid["items"], grid["dim"]
         for seed in plan.seeds[: grid.get("seeds")]:
-            yield list(_points(plan, grid, data(items).name, settings[dim], items, dim, seed))
+            yield list(points(plan, grid, settings[grid["dim"]], seed))
 
 
-def _points(
-    plan: Plan,
-    grid: Mapping[str, Any],
-    dataset: str,
-    model: tuple[str, ...],
-    items: int,
-    dim: int,
-    seed: int,
-) -> Iterator[Point]:
+def points(plan: Plan, grid: Mapping[str, Any], model: Sequence[str], seed: int) -> Iterator[Point]:
+    """The reference and every estimator at every B, for one seed.
+
+    Args:
+        plan: whose estimators.
+        grid: one of the plan's.
+        model: settings that all of them share.
+        seed: of parameters and batches.
+    """
+    items, dim = grid["items"], grid["dim"]
+    dataset = data(items).name
+
     def point(label: str, estimator: Sequence[str], batch: int) -> Point:
         size = (f"estimator.gramian_batch_size={batch}",) if batch else ()
         return Point(items, dim, label, batch, seed, make_task(dataset, estimator, seed, *size, *model))
