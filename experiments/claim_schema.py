@@ -1,0 +1,129 @@
+"""What a claim is: the records that experiments/claims.yaml is read into, and the checks that it passes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gramrun.errors import InputError
+
+CLAIMS = Path(__file__).with_name("claims.yaml")
+Measure = Literal["ratio", "difference", "value", "count", "interior peak"]
+Name = str | tuple[str, str]  # of a measurement, or of two whose quotient it is
+
+
+class Claim(BaseModel):
+    """One claim of the paper; claims.yaml says what each key is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    id: str = Field(pattern=r"^[a-z0-9-]+$")
+    says: str = Field(min_length=20)
+    source: str = Field(min_length=3)
+    paper: str = Field(min_length=1)
+    item: str = Field(pattern=r"^[a-z_]+$")
+    each: dict[str, tuple[str | int | float, ...]]
+    measure: Measure
+    left: Name
+    right: Name | None = None
+    expected: float | None = None
+    between: tuple[float, float] | None = None
+    above: float | None = None
+    below: float | None = None
+    why: str = Field(min_length=3)
+    untested: str | None = None
+    command: str = "make reproduce PROFILE={profile}"
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if not self.each.get("dataset") or not all(self.each.values()):
+            raise ValueError("each: needs a dataset, and a value for each placeholder")
+        if (self.right is not None) != (self.measure in ("ratio", "difference")):
+            raise ValueError(f"right: belongs to a ratio or a difference, not to a {self.measure}")
+        if sum(limit is not None for limit in (self.between, self.above, self.below)) != 1:
+            raise ValueError("needs one of between, above and below")
+        if (self.between is None) != (self.expected is None):
+            raise ValueError("expected and between go together")
+        if self.between and not self.between[0] < (self.expected or 0.0) < self.between[1]:
+            raise ValueError("between: needs room on both sides of the expected value")
+        return self
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Where the value should be: an end is infinite for a bound."""
+        if self.between:
+            return self.between
+        return (
+            -math.inf if self.above is None else self.above,
+            math.inf if self.below is None else self.below,
+        )
+
+    @property
+    def wanted(self) -> str:
+        """The limits in words."""
+        if self.between:
+            return f"between {number(self.between[0])} and {number(self.between[1])}"
+        return f"above {number(self.above)}" if self.above is not None else f"below {number(self.below)}"
+
+    @property
+    def compared(self) -> str:
+        """What is measured, in words: the names without the corpus."""
+        left, right = _told(self.left), _told(self.right)
+        sign = {"ratio": "÷", "difference": "−"}.get(self.measure)
+        if self.measure == "interior peak":
+            return f"best inner value ÷ better end of {left}"
+        return f"{left} {sign} {right}" if sign else left
+
+    def cases(self) -> list[dict[str, str]]:
+        """What stands for the placeholders: every combination of their values."""
+        values = itertools.product(*self.each.values())
+        return [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
+
+
+def _told(name: Name | None) -> str:
+    parts = (name,) if isinstance(name, str) else name or ()
+    told = [
+        part.replace("{dataset}/", "").replace("/", " ").replace("{", "").replace("}", "") for part in parts
+    ]
+    return told[0] if len(told) == 1 else f"({' ÷ '.join(told)})"
+
+
+class _ClaimsFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    corpora: dict[str, tuple[str, ...]]  # named once, for YAML's anchors
+    claims: tuple[Claim, ...]
+
+    @model_validator(mode="after")
+    def _ids_differ(self) -> Self:
+        ids = [claim.id for claim in self.claims]
+        if twice := sorted({name for name in ids if ids.count(name) > 1}):
+            raise ValueError(f"two claims are called {', '.join(twice)}")
+        return self
+
+
+def load_claims(path: Path = CLAIMS) -> list[Claim]:
+    """Read and check the claims.
+
+    Raises:
+        InputError: when a claim is not whole, with the first fault.
+    """
+    try:
+        return list(_ClaimsFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).claims)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}") from None
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, a real minus sign, and no exponent where people would not write one."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{value:,.4g}" if abs(value) < 1e4 or math.isinf(value) else f"{value:,.0f}"
+    return text.replace("-", "−").replace("inf", "∞")
