@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Literal, Self
 
@@ -67,17 +68,21 @@ class Claim(BaseModel):
     def wanted(self) -> str:
         """The limits in words."""
         if self.between:
-            return f"between {number(self.between[0])} and {number(self.between[1])}"
-        return f"above {number(self.above)}" if self.above is not None else f"below {number(self.below)}"
+            return f"between {exactly(self.between[0])} and {exactly(self.between[1])}"
+        return f"above {exactly(self.above)}" if self.above is not None else f"below {exactly(self.below)}"
 
     @property
     def compared(self) -> str:
-        """What is measured, in words: the names without the corpus."""
-        left, right = _told(self.left), _told(self.right)
-        sign = {"ratio": "÷", "difference": "−"}.get(self.measure)
+        """What is measured, in words: the names without corpus and placeholders, what they share first."""
+        left, right = (_labels(name) for name in (self.left, self.right))
+        if self.measure == "count":
+            return left[0][1]
+        shared = {what for _, what in (*left, *right)}
+        prefix = f"{shared.pop()}: " if len(shared) == 1 else ""
+        sides = [_told(side, whole=not prefix) for side in (left, right) if side]
         if self.measure == "interior peak":
-            return f"best inner value ÷ better end of {left}"
-        return f"{left} {sign} {right}" if sign else left
+            return f"{prefix}{sides[0]}, its best within the grid ÷ the better end of the grid"
+        return prefix + {"ratio": " ÷ ", "difference": " − "}.get(self.measure, "").join(sides)
 
     def cases(self) -> list[dict[str, str]]:
         """What stands for the placeholders: every combination of their values."""
@@ -85,11 +90,16 @@ class Claim(BaseModel):
         return [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
 
 
-def _told(name: Name | None) -> str:
+def _labels(name: Name | None) -> list[tuple[str, str]]:
+    """Each part of a name as (of what, what), without placeholders."""
     parts = (name,) if isinstance(name, str) else name or ()
-    told = [
-        part.replace("{dataset}/", "").replace("/", " ").replace("{", "").replace("}", "") for part in parts
-    ]
+    plain = [re.sub(r" ?\w=\{\w+\}|\{\w+\}/?| ?\w=\*", "", part) for part in parts]
+    splits = [part.rpartition("/") for part in plain]
+    return [(label.replace("/", " "), what) for label, _, what in splits]
+
+
+def _told(side: list[tuple[str, str]], *, whole: bool) -> str:
+    told = [" ".join(filter(None, pair)) if whole else pair[0] for pair in side]
     return told[0] if len(told) == 1 else f"({' ÷ '.join(told)})"
 
 
@@ -127,3 +137,8 @@ def number(value: float | None) -> str:
         return "–"
     text = f"{value:,.4g}" if abs(value) < 1e4 or math.isinf(value) else f"{value:,.0f}"
     return text.replace("-", "−").replace("inf", "∞")
+
+
+def exactly(value: float | None) -> str:
+    """A limit with all the digits that claims.yaml gives it."""
+    return "–" if value is None else f"{value:,.10g}".replace("-", "−")

@@ -27,7 +27,8 @@ class ClaimLine:
         claim: what the paper says.
         counts: how many comparisons came out how, without those that come out in no comparison.
         measured: the range of the estimates and what was wanted.
-        details: where it fails, where it is not decided, and on which corpora it was not measured.
+        details: where it fails and where it is not decided; empty where it holds.
+        absent: corpora on which it was not tested.
         command: what measures it.
     """
 
@@ -35,6 +36,7 @@ class ClaimLine:
     counts: dict[Outcome, int]
     measured: str
     details: str
+    absent: tuple[str, ...]
     command: str
 
 
@@ -47,6 +49,7 @@ class Comparison:
     case: str
     measured: str
     interval: str
+    seeds: int
     wanted: str
     outcome: Outcome
 
@@ -108,13 +111,12 @@ def _line(group: Sequence[Verdict]) -> ClaimLine:
         if any(verdict.outcome == outcome for verdict in tested)
     ]
     known = {verdict.dataset for verdict in tested}
-    if absent := [name for name in dict.fromkeys(v.dataset for v in group) if name not in known]:
-        details.append(f"not tested on {', '.join(absent)}")
     return ClaimLine(
         claim=claim,
         counts={outcome: count for outcome, count in tally(tested).items() if count},
         measured=f"{number(estimates[0])}{span}; the claim: {claim.wanted}",
         details="; ".join(details),
+        absent=tuple(name for name in dict.fromkeys(v.dataset for v in group) if name not in known),
         command=group[0].command,
     )
 
@@ -136,10 +138,8 @@ def comparisons(verdicts: Sequence[Verdict]) -> list[Comparison]:
     """Every comparison that was made, in the claims' order, and those that lack only an interval."""
     rows = []
     for verdict in verdicts:
-        if not verdict.measured:
+        if verdict.missing:
             continue
-        seeds = min(len(values) for values in verdict.measured.values())
-        wanted = f"{verdict.claim.wanted}; {seeds} seed{'s' * (seeds != 1)}"
         missing = math.isnan(verdict.low)
         rows.append(
             Comparison(
@@ -148,7 +148,8 @@ def comparisons(verdicts: Sequence[Verdict]) -> list[Comparison]:
                 case=verdict.case,
                 measured=number(verdict.estimate),
                 interval="–" if missing else f"[{number(verdict.low)}, {number(verdict.high)}]",
-                wanted=wanted if verdict.tested else verdict.reason,
+                seeds=min(len(values) for values in verdict.measured.values()),
+                wanted=verdict.claim.wanted if verdict.tested else verdict.reason,
                 outcome=verdict.outcome,
             )
         )
@@ -162,7 +163,7 @@ def untested(verdicts: Sequence[Verdict]) -> list[Untested]:
         if not any(verdict.tested for verdict in group):
             claim = group[0].claim
             corpora = ", ".join(map(str, claim.each["dataset"]))
-            partly = [verdict.reason for verdict in group if verdict.measured]
+            partly = [verdict.reason for verdict in group if not verdict.missing]
             absent = f"not measured by this profile, on any of {corpora}"
             reason = claim.untested or (partly[0] if partly else absent)
             groups.setdefault((reason, group[0].command), []).append(claim)

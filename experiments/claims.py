@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.claim_schema import Claim, Name, load_claims, number
+from experiments.claim_schema import Claim, Name, exactly, load_claims, number
 from experiments.sections import Section, Seeds, interval
 from gramrun import runs
 
@@ -61,6 +61,7 @@ class Verdict:
         reason: in words, with the numbers.
         command: what measures it.
         measured: the numbers behind it, one a seed, by name.
+        missing: the names of those that there are not.
     """
 
     claim: Claim
@@ -73,6 +74,7 @@ class Verdict:
     reason: str
     command: str
     measured: Values = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def tested(self) -> bool:
@@ -131,6 +133,7 @@ def _judge(claim: Claim, case: dict[str, str], measured: Mapping[str, Seeds], pr
         reason=reason,
         command=claim.command.format(profile=profile),
         measured=used,
+        missing=tuple(missing),
     )
 
 
@@ -224,7 +227,9 @@ def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: float, low: fl
     if outcome == Outcome.PASS:
         return f"{told}: all of it {claim.wanted}"
     if outcome == Outcome.FAIL:
-        return f"{told}: none of it {claim.wanted}"
+        least, greatest = claim.limits
+        side = f"above {exactly(greatest)}" if low > greatest else f"below {exactly(least)}"
+        return f"{told}: all of it {side}"
     return f"{told}: not all of it {claim.wanted}, so not decided"
 
 
@@ -239,7 +244,7 @@ def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
             **{name: _to_json(getattr(verdict, name)) for name in ("estimate", "low", "high")},
             "reason": verdict.reason,
             "command": verdict.command,
-            "measured": {name: [_to_json(v) for v in values] for name, values in verdict.measured.items()},
+            "measured": {name: list(map(_to_json, values)) for name, values in verdict.measured.items()},
         }
         for verdict in verdicts
     ]
@@ -257,6 +262,6 @@ def rejudge(claims: Sequence[Claim], path: Path) -> tuple[list[dict[str, Any]], 
     return rows, judge(claims, measured)
 
 
-def _to_json(value: float) -> float | str | None:
-    """JSON has no infinity; NaN, of what was not tested, is null."""
-    return None if math.isnan(value) else value if math.isfinite(value) else str(value)
+def _to_json(value: float) -> float | str:
+    """JSON has no infinity and no NaN; `float` reads these words."""
+    return value if math.isfinite(value) else str(value)

@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
 POINT = 1.25 * 4 / 3  # CSS pixels, and a quarter more: figures are drawn for a printed column
+DECIMALS = re.compile(r"(\.\d\d)\d+")  # of a path, in points: what is left of them is a third of the file
 REFERENCE = re.compile(r"url\((['\"]?)#")
 
 
@@ -128,6 +129,8 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
         for name, value in list(element.attrib.items()):
             if name.startswith("on"):
                 del element.attrib[name]
+            elif name == "d":
+                element.set(name, DECIMALS.sub(r"\1", value))
             else:
                 element.set(name, _renamed(name, value, prefix))
         if element.tag == f"{{{SVG}}}style" and element.text:

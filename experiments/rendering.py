@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,12 @@ def cell(value: Any) -> str:
 
 def markdown(report: Report) -> str:
     """The whole of RESULTS.md; pictures are linked as ``<section>/<figure>.png``."""
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in claim_tables.tally(report.verdicts).items())
     parts = [
         f"# {report.title}",
         "\n".join(f"- {what}: {_code(what, value)}" for what, value in origin_lines(report)),
         "## The paper's claims",
-        claim_tables.summary(report.verdicts),
+        f"{claim_tables.summary(report.verdicts)} By comparison: {counts}.",
         _claims_table(report),
         claim_tables.RULE,
         "### Every comparison",
@@ -84,6 +85,8 @@ def markdown(report: Report) -> str:
         "### Claims that were not tested here",
         "\n".join(_untested(group) for group in claim_tables.untested(report.verdicts)) or "None.",
         "## Contents",
+        "Every run with its command and whole hashes: [runs.json](runs.json). Every verdict with the numbers "
+        "that it was made from: [claims.json](claims.json). As one page: [report.html](report.html).",
         "\n".join(f"- [{section.title}](#{_anchor(section.title)})" for section in report.sections),
     ]
     for section in report.sections:
@@ -98,6 +101,15 @@ def write_markdown(report: Report) -> Path:
     return path
 
 
+def write_runs(report: Report) -> Path:
+    """Write ``runs.json``, every run behind every section with its whole hashes; return its path."""
+    path = report.folder / "runs.json"
+    runs.write_json(
+        path, {section.name: [asdict(r) for r in records(section)] for section in report.sections}
+    )
+    return path
+
+
 def _claims_table(report: Report) -> str:
     rows = [
         {
@@ -105,6 +117,7 @@ def _claims_table(report: Report) -> str:
             "here": ", ".join(f"**{outcome}** {count}" for outcome, count in line.counts.items()),
             "measured": f"{line.claim.compared}: {line.measured}",
             "where not": line.details or "–",
+            "not tested on": ", ".join(line.absent) or "–",
             "command": f"`{line.command}`",
         }
         for line in claim_tables.claim_lines(report.verdicts)
@@ -118,10 +131,11 @@ def _comparisons_table(report: Report) -> str:
             "claim": f"`{row.claim.id}`",
             "corpus": row.dataset,
             "case": row.case or "–",
+            "verdict": str(row.outcome),
             "measured": row.measured,
             "95 %": row.interval,
+            "seeds": str(row.seeds),
             "wanted": row.wanted,
-            "verdict": str(row.outcome),
         }
         for row in claim_tables.comparisons(report.verdicts)
     ]

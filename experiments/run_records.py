@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,12 @@ class RunRecord:
     status: str
     command: str
 
+    @property
+    def short_commit(self) -> str:
+        """The first digits of the commit, and whether files differed from it."""
+        digits, plus, changes = self.git_commit.partition("+")
+        return digits[:SHORT] + plus + changes
+
 
 def read_record(path: Path) -> RunRecord:
     """Read one run directory.
@@ -63,7 +70,7 @@ def read_record(path: Path) -> RunRecord:
         environment=_environment(manifest),
         seconds=float(manifest.get("seconds", 0.0)),
         status=str(manifest.get("status", "finished")),
-        command=str(manifest.get("command", "")),
+        command=re.sub(r"^__main__\.py ", "gramrun ", str(manifest.get("command", ""))),
     )
 
 
@@ -74,7 +81,7 @@ def _environment(manifest: dict[str, object]) -> str:
     if "host_threads" in manifest:
         parts.append(f"{manifest['host_threads']} cores")
     if "threads" in manifest:
-        parts.append(f"{manifest['threads']} threads a run")
+        parts.append(f"{manifest['threads']} thread{'s' * (manifest['threads'] != 1)} a run")
     return ", ".join(part for part in parts if part)
 
 
@@ -90,7 +97,7 @@ def common_lines(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
         ("Seeds", _unique(str(seed) for seed in sorted({record.seed for record in records}))),
         ("Data", _unique(f"{record.data} {record.data_hash[:SHORT]}" for record in records)),
         ("Configs", _few([record.config_hash[:SHORT] for record in records])),
-        ("Code", _unique(_short_commit(record.git_commit) for record in records)),
+        ("Code", _unique(record.short_commit for record in records)),
         ("Environment", "; ".join(dict.fromkeys(record.environment for record in records))),
     ]
     return lines
@@ -104,9 +111,3 @@ def _few(hashes: Sequence[str], shown: int = 4) -> str:
     different = list(dict.fromkeys(hashes))
     more = len(different) - shown
     return ", ".join(different[:shown]) + (f" and {more} more" if more > 0 else "")
-
-
-def _short_commit(commit: str) -> str:
-    """The first digits of a commit, and whether files differed from it."""
-    digits, plus, changes = commit.partition("+")
-    return digits[:SHORT] + plus + changes
