@@ -117,7 +117,7 @@ def _line(group: Sequence[Verdict]) -> ClaimLine:
         measured=f"{number(estimates[0])}{span}; the claim: {claim.wanted}",
         details="; ".join(details),
         absent=tuple(name for name in dict.fromkeys(v.dataset for v in group) if name not in known),
-        command=group[0].command,
+        command=tested[0].command,
     )
 
 
@@ -164,7 +164,7 @@ def untested(verdicts: Sequence[Verdict]) -> list[Untested]:
             claim = group[0].claim
             corpora = ", ".join(map(str, claim.each["dataset"]))
             partly = [verdict.reason for verdict in group if not verdict.missing]
-            absent = f"not measured by this profile, on any of {corpora}"
+            absent = f"not measured by this profile, on {corpora}"
             reason = claim.untested or (partly[0] if partly else absent)
             groups.setdefault((reason, group[0].command), []).append(claim)
     return [Untested(reason, command, claims) for (reason, command), claims in groups.items()]

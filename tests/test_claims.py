@@ -197,7 +197,10 @@ def test_placeholders_make_a_row_each_with_the_profile_s_command():
     found = judge([claim], {"y/a 2": (1.0, 1.1), "y/b 2": (2.0, 2.0)}, profile="quick")
     assert [(v.dataset, v.case) for v in found] == [("x", "B = 1"), ("x", "B = 2"), ("y", "B = 1"), ("y", "B = 2")]  # fmt: skip
     assert [v.outcome == PASS for v in found] == [False, False, False, True]
-    assert {v.command for v in found} == {"make reproduce PROFILE=quick"}
+    commands = [v.command for v in found]  # what measured it, or what would
+    assert commands == ["make reproduce PROFILE=standard"] * 3 + ["make reproduce PROFILE=quick"]
+    paper = judge([made(each={"dataset": ("wikipedia-fr", "movielens-10m")})], {}, profile="quick")
+    assert {v.command for v in paper} == {"make reproduce PROFILE=paper"}
     (line,) = claim_tables.claim_lines(found)
     assert line.counts == {PASS: 1}
     assert line.details == ""
