@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Report:
         verdicts: of `experiments.claims.judge`.
         provenance: of `gramrun.provenance.provenance`, of the machine that wrote the report.
         created: when, as `gramrun.provenance.now` tells it.
+        absent: corpora that could not be had, and why.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Report:
     verdicts: Sequence[Verdict]
     provenance: Mapping[str, Any]
     created: str
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def origin_lines(report: Report) -> list[tuple[str, str]]:
@@ -55,6 +57,7 @@ def origin_lines(report: Report) -> list[tuple[str, str]]:
         ("Code", str(made.get("git_commit") or "unknown")),
         ("Versions", f"Python {made.get('python')}, {versions}"),
         ("Machine", f"{made.get('processor')}, {made.get('host_threads')} cores"),
+        *(("Left out", f"{name}: {reason}") for name, reason in report.absent.items()),
     ]
 
 

@@ -12,19 +12,23 @@ import argparse
 import importlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from experiments.claims import gather, judge, load_claims, write_verdicts
 from experiments.datasets import DATASETS, prepare
 from experiments.forecast import in_words
+from experiments.html_report import write_html
 from experiments.plans import Plan, load_profile, profiles
+from experiments.rendering import Report, write_markdown, write_runs
 from experiments.scheduling import run_all
 from experiments.sections import Section
 from experiments.tasks import Task, state_of
 from gramrun import runs
 from gramrun.errors import GramrunError, RunError
+from gramrun.provenance import now, provenance
 
 
 class Item(Protocol):
@@ -103,12 +107,23 @@ def run_tasks(plans: Sequence[Plan]) -> None:
         run_all(tasks)
 
 
-def write_report(sections: Sequence[Section], absent: dict[str, str], profile: str, results: Path) -> Path:
-    """RESULTS.md, report.html and claims.json of the sections; the first one's path."""
-    from experiments import claims, html_report, rendering
-
-    verdicts = claims.judge(claims.load(), sections)
-    raise NotImplementedError
+def write_report(sections: Sequence[Section], absent: Mapping[str, str], profile: str, results: Path) -> Path:
+    """RESULTS.md (whose path is returned), report.html, claims.json and runs.json of the sections."""
+    verdicts = judge(load_claims(), gather(sections), profile)
+    report = Report(
+        f"Gramian estimation, reproduced ({profile} profile)",
+        f"make reproduce PROFILE={profile}",
+        results,
+        sections,
+        verdicts,
+        provenance(),
+        now(),
+        absent,
+    )
+    write_verdicts(verdicts, results / "claims.json")
+    write_runs(report)
+    write_html(report)
+    return write_markdown(report)
 
 
 def main() -> int:

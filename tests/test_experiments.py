@@ -1,8 +1,10 @@
 """The main job itself, at toy size: two methods, two seeds, a planted corpus; and parts of other experiments."""
 
+import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,26 +20,23 @@ from experiments import (
     growth,
     known_optimum,
     pages,
+    plans,
     reproduce,
     resume_cost,
     scheduling,
     step_parts,
     step_time,
+    tasks,
     time_to_quality,
     timing,
 )
 from gramrun import ranking
-from gramrun.config import PrepareConfig, RunConfig
+from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.errors import RunError
 
-METHODS = (
-    datasets.Method("sampling", "First table", "sampling"),
-    datasets.Method("sogram", "First table", "SOGram α=0.5", ("estimator.alpha=0.5",)),
-    datasets.Method("paper-sampling", "Second table", "sampling"),
-)
-TOY = datasets.Dataset("toy", "synthetic", METHODS, settings=("synthetic.left_items=300",), seeds=(0, 1))
+TOY = datasets.Dataset("toy", "synthetic", settings=("synthetic.left_items=300",))
 quality = time_to_quality.quality
 SETTINGS = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
@@ -51,11 +50,12 @@ def toy(tmp_path, monkeypatch):
     config["evaluation"]["every"] = "1 epoch"
     folder = tmp_path / "configs" / "toy"
     folder.mkdir(parents=True)
-    for name in ("sampling", "sogram", "paper-sampling", "gram-error"):
+    for name in ("sampling", "sogram", "paper-sampling", "paper-sogram", "gram-error"):
         config["estimator"]["name"] = name.rpartition("-")[2] if name != "gram-error" else "sampling"
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
     monkeypatch.chdir(tmp_path)
-    return Path("results")
+    monkeypatch.setitem(datasets.DATASETS, "toy", TOY)
+    return Path("results") / "test"
 
 
 def times(folder):
@@ -66,60 +66,85 @@ def times(folder):
     }
 
 
-def test_the_main_job_at_toy_size(toy, capsys):
-    path = reproduce.reproduce(TOY, toy)
-    text = path.read_text()
-    assert "# toy: results" in text
-    assert "Data: 300 sources × 400 destinations, " in text  # prepared with the settings of its own
-    assert "### First table" in text
-    assert "| SOGram α=0.5 | 0." in text
-    assert "| popularity | 0." in text
-    assert "| SAGram β=1/n, per item | 0." in text
-    assert sorted(p.name for p in toy.glob("*.png")) == [
-        "gram-error.png", "map-paper.png", "map-recommended.png", "theory.png", "trade-off.png"
-    ]  # fmt: skip
-    assert len(list(toy.glob("*.svg"))) == 5
-    before = times(toy)
-    capsys.readouterr()
-    assert reproduce.reproduce(TOY, toy).read_text() == text
-    assert "8 of 8 runs are done already" in capsys.readouterr().out
-    assert times(toy) == before
-
-
-@pytest.mark.parametrize("dataset", datasets.DATASETS.values(), ids=lambda d: d.name)
-def test_every_run_of_every_report_is_a_valid_config(dataset, monkeypatch):
-    monkeypatch.chdir(SETTINGS.parents[2])
-    load_config(PrepareConfig, None, dataset.settings)
-    configs = {
-        method.name: load_config(RunConfig, dataset.configs / f"{method.config}.yaml", method.overrides)
-        for method in dataset.methods
+def plans_of(results):
+    """Two seeds of the items whose runs the toy's configs can make."""
+    grids = {
+        "corpus_sizes": {},
+        "gramian_error": {},
+        "trade_off": {},
+        "map_curves": {"alphas": [0.5, 0.1]},
+        "final_map": {"alphas": [0.5, 0.1]},
+        "estimator_comparison": {},
     }
-    assert len(set(configs.values())) == len(dataset.methods), "two rows of a table are one run"
-    assert {config.data.path for config in configs.values()} == {dataset.path}
-    assert load_config(RunConfig, dataset.configs / "gram-error.yaml").gram_error.estimators
+    return [plans.Plan(item, ("toy",), (0, 1), options, results) for item, options in grids.items()]
+
+
+def test_the_main_job_at_toy_size(toy, capsys):
+    path = reproduce.reproduce(plans_of(toy), "test", toy)
+    text = path.read_text()
+    assert text.startswith("# Gramian estimation, reproduced (test profile)")
+    assert "| toy |" in text.split("## Corpus sizes")[1]
+    assert "300 × 400" in text
+    final = text.split("## Final MAP@10")[1].split("\n## ")[0]
+    assert [row.split(" |")[0] for row in final.splitlines() if row.startswith("| S") or row.startswith("| s")] == [
+        "| sampling", "| SOGram α=0.5", "| SOGram α=0.1"
+    ]  # fmt: skip
+    assert "On toy, late errors from least to largest: at B = " in text
+    assert {p.relative_to(toy).as_posix() for p in toy.rglob("*.png")} == {
+        f"{name}-toy.png"
+        for name in (
+            "gramian_error/gram-error", "gramian_error/theory", "trade_off/trade-off", "map_curves/map",
+            "estimator_comparison/map",
+        )
+    }  # fmt: skip
+    page = (toy / "report.html").read_text()
+    assert page.count("<svg") == 5
+    verdicts = json.loads((toy / "claims.json").read_text())
+    assert verdicts
+    # What was done is not done again, and items share their runs: 3 of the paper's methods, 3 recommended
+    # ones (sampling and SOGram at two α) and a trajectory, each with two seeds.
+    made = times(Path("results"))
+    assert len({p.parent for p in made}) == 14
+    capsys.readouterr()
+    assert reproduce.reproduce(plans_of(toy), "test", toy) == path
+    assert "all 14 runs are done" in capsys.readouterr().out
+    assert times(Path("results")) == made
+
+
+def test_a_corpus_that_cannot_be_had_is_left_out_and_named(toy, monkeypatch, capsys):
+    monkeypatch.setitem(
+        datasets.DATASETS, "absent", datasets.Dataset("absent", "atomic", ("split.tuning_fraction=2",))
+    )
+    sizes, errors = plans_of(toy)[:2]
+    kept, absent = reproduce.prepare_all([replace(sizes, datasets=("absent", "toy")), errors])
+    assert kept == [sizes, errors]
+    assert list(absent) == ["absent"] and "split.tuning_fraction" in absent["absent"]
+    assert "left out" in capsys.readouterr().err
+    with pytest.raises(RunError, match="none of absent could be prepared"):
+        reproduce.prepare_all([replace(sizes, datasets=("absent",))])
 
 
 def test_states_of_a_task(toy):
     datasets.prepare(TOY)
     config = Path("configs/toy/sogram.yaml")
-    task = scheduling.Task("train", config, ("data.path=data/toy",), Path("r"))
-    assert scheduling.state_of(task) == "new"
+    task = tasks.Task("train", config, ("data.path=data/toy",), Path("r"))
+    assert tasks.state_of(task) == "new"
     scheduling.run_all([task])
-    assert scheduling.state_of(task) == "done"
-    other = scheduling.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
-    assert scheduling.state_of(other) == "stale"
+    assert tasks.state_of(task) == "done"
+    other = tasks.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
+    assert tasks.state_of(other) == "stale"
     manifest = Path("r/manifest.json")
     manifest.write_text(manifest.read_text().replace('"finished",', '"interrupted",'))
-    assert scheduling.state_of(task) == "resume"
+    assert tasks.state_of(task) == "resume"
     scheduling.run_all([task])
-    assert scheduling.state_of(task) == "done"
+    assert tasks.state_of(task) == "done"
     os.unlink("r/config.yaml")
-    assert scheduling.state_of(task) == "stale"
+    assert tasks.state_of(task) == "stale"
 
 
 def test_a_failing_run_fails_the_job_with_its_own_message(toy):
     datasets.prepare(TOY)
-    task = scheduling.Task("train", Path("configs/toy/sogram.yaml"), ("train.batch_size=99999",), Path("r"))
+    task = tasks.Task("train", Path("configs/toy/sogram.yaml"), ("train.batch_size=99999",), Path("r"))
     with pytest.raises(RunError, match="train.batch_size is 99999"):
         scheduling.run_all([task])
 
