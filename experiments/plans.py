@@ -46,6 +46,11 @@ class Plan:
         """Where the item's tables and figures go."""
         return self.results / self.item
 
+    def option(self, name: str, dataset: str) -> Any:
+        """An option, where it is a table by corpus that of this corpus; None where it is not given."""
+        value = self.options.get(name)
+        return value.get(dataset) if isinstance(value, Mapping) else value
+
     def tasks(self, command: str, dataset: str, config: str, *settings: str) -> list[Task]:
         """A run for each seed.
 

@@ -4,7 +4,7 @@ One trajectory for each learning rate η of the model (of the tables; the dense 
 to it), driven by sampling as in ``gram-error`` and watched by SOGram with each α. They are held against a
 Gramian estimated from a large sample, whose own standard error stands beside it. Options: ``samples``, the
 size of that sample; ``learning_rates``, the larger first; ``alphas``; ``steps``; ``every``, how often to
-measure.
+measure. What concerns a corpus may be a table by corpus.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ def _tasks(plan: Plan, dataset: str, rate: float) -> list[Task]:
     settings = {
         "train.learning_rate": rate,
         "gram_error.reference": "sampled",
-        "gram_error.reference_samples": options["samples"],
+        "gram_error.reference_samples": plan.option("samples", dataset),
         "gram_error.estimators": estimators,
     }
     if train.dense_learning_rate:
         settings["train.dense_learning_rate"] = float(
             f"{rate * train.dense_learning_rate / train.learning_rate:.6g}"
         )
-    if "steps" in options:
-        settings["train.steps"] = options["steps"]
-    if "every" in options:
-        settings["gram_error.every"] = options["every"]
+    if steps := plan.option("steps", dataset):
+        settings["train.steps"] = steps
+    if every := plan.option("every", dataset):
+        settings["gram_error.every"] = every
     return plan.tasks(
         "gram-error", dataset, "gram-error", *(f"{key}={scalar(value)}" for key, value in settings.items())
     )
@@ -107,8 +107,9 @@ def section(plan: Plan) -> Section:
 
 
 def _caption(plan: Plan, dataset: str) -> str:
+    samples = plan.option("samples", dataset)
     return (
-        f"{dataset}: SOGram's error against a Gramian of {plan.options['samples']:,} sampled embeddings "
+        f"{dataset}: SOGram's error against a Gramian of {samples:,} sampled embeddings "
         f"under η = {' and '.join(f'{rate:g}' for rate in plan.options['learning_rates'])}, "
         f"{len(plan.seeds)} seeds. Grey: below the sample's own standard error."
     )

@@ -2,7 +2,7 @@
 
 The model is that of ``paper-sogram`` (SOGram, α = 0.01), trained with each λ of the plan. Options:
 ``gravity``, the λs; ``shown``, the two whose distributions are drawn, the smaller first; ``pairs``, how many
-of each kind are measured; ``epochs``, where the config's own are too many.
+of each kind are measured; ``epochs``, where the config's own are too many (also as a table by corpus).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _tasks(plan: Plan, dataset: str, gravity: float) -> list[Task]:
         f"evaluation.inner_products={plan.options['pairs']}",
         "evaluation.splits=[validation]",
     ]
-    if "epochs" in plan.options:
-        settings.append(f"train.epochs={plan.options['epochs']:g}")
+    if epochs := plan.option("epochs", dataset):
+        settings.append(f"train.epochs={epochs:g}")
     return plan.tasks("train", dataset, "paper-sogram", *settings)
 
 
