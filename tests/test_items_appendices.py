@@ -163,7 +163,7 @@ def test_decay_of_known_curves():
     """Error 1/t against 10/t, each over 100 steps: both settle at twice the slower one's late error."""
     curves = [
         pd.DataFrame({"step": range(1, 101), "error": [c / t for t in range(1, 101)]}).assign(
-            side="left", seed=seed, learning_rate=rate, label="SOGram α=0.1", relative_drift=rate
+            side="left", seed=seed, learning_rate=rate, label="SOGram α=0.1", alpha=0.1, relative_drift=rate
         )
         for rate, c in ((0.01, 10.0), (0.002, 1.0))
         for seed in (0, 1)
@@ -178,6 +178,23 @@ def test_decay_of_known_curves():
     fast = next(t for t in range(1, 101) if 1 / t < 2 * late)
     assert measured[f"{of}/settling steps η=0.01"] == (slow, slow)
     assert measured[f"{of}/settling steps η=0.002"] == (fast, fast)
+
+
+def test_while_the_zero_start_lasts_nothing_has_settled():
+    """(1 − 0.001)^100 = 0.90: the error of a curve at that level is its start."""
+    curve = pd.DataFrame({"step": range(1, 101), "error": [0.999**t for t in range(1, 101)], "alpha": 0.001})
+    frames = [
+        curve.assign(side="left", seed=0, learning_rate=rate, label="SOGram α=0.001", relative_drift=0.0)
+        for rate in (0.01, 0.002)
+    ]
+    measured = error_at_scale.decay(pd.concat(frames))
+    assert measured["SOGram α=0.001/settling steps η=0.01"] == (float("inf"),)
+    plan = Plan("error_at_scale", (), (0,), {"learning_rates": [0.01, 0.002], "alphas": [0.001]}, Path())
+    assert "SOGram α=0.001 has not settled" in error_at_scale.verdict(measured, plan)
+    assert (
+        error_at_scale._rows("toy", plan, measured, {0.01: 0.0, 0.002: 0.0})[0]["settled at step"]
+        == "not yet"
+    )
 
 
 def test_a_runs_folder_is_named_by_its_settings_however_long():

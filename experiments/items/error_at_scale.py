@@ -83,13 +83,14 @@ def section(plan: Plan) -> Section:
             plotting.save(figure, plan.folder / f"{name}{suffix}")
         drawn.append(Figure(name, _caption(plan, dataset)))
         found = decay(frame)
-        measured |= {f"{dataset}/{key}": values for key, values in found.items()}
+        measured |= {f"{dataset}/{key}": values for key, values in found.items() if np.isfinite(values).all()}
         rows += _rows(dataset, plan, found, reference_error(frame))
         verdicts.append(f"{dataset}: {verdict(found, plan)} {_reference(frame)}")
     caption = (
         f"Left Gramian, |B| = {BATCH}; {len(plan.seeds)} seeds, ± standard deviation. Late: mean over the "
         f"last {TAIL:.0%} of the steps. Settled: the first measured step from which on the error stays below "
-        f"{SETTLED:g} times the larger of the two late errors of that α. Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ "
+        f"{SETTLED:g} times the larger of the two late errors of that α; not yet: at "
+        "the end the zero start's (1 − α)^t is over half the error. Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ "
         "of the measured steps."
     )
     table = Table("error_at_scale", caption, pd.DataFrame(rows))
@@ -150,12 +151,17 @@ def decay(frame: pd.DataFrame) -> dict[str, Seeds]:
         late_errors = late_rows.groupby("learning_rate")["error"].mean()
         for rate, rows in curves.groupby("learning_rate"):
             curve = rows.set_index("step")["error"]
+            # What Ĝ = 0 at the start still takes away at the end: where it is most of the error, no curve has
+            # come to its own level.
+            start = (1 - rows["alpha"].iloc[0]) ** curve.index[-1]
             early = float(curve[curve.index >= EARLY * curve.index[-1]].iloc[0])
             values = {
                 "error decay": late_errors[rate] / early,
                 "early error": early,
                 "late error": late_errors[rate],
-                "settling steps": settled(curve, SETTLED * late_errors.max()),
+                "settling steps": float("inf")
+                if start > late_errors[rate] / SETTLED
+                else settled(curve, SETTLED * late_errors.max()),
                 "relative drift": rows["relative_drift"].mean(),
             }
             for name, value in values.items():
@@ -185,6 +191,7 @@ def _rows(
     rows = []
     for alpha in plan.options["alphas"]:
         for rate in plan.options["learning_rates"]:
+            settling = found[f"SOGram α={alpha:g}/settling steps η={rate:g}"]
 
             def of(name: str, digits: int = 4, at: str = f"η={rate:g}", a: float = alpha) -> str:
                 return spread(found[f"SOGram α={a:g}/{name} {at}"], digits)
@@ -197,7 +204,7 @@ def _rows(
                     "error at a tenth": of("early error"),
                     "late error": of("late error"),
                     "late / at a tenth": of("error decay", 2),
-                    "settled at step": of("settling steps", 0),
+                    "settled at step": spread(settling, 0) if np.isfinite(settling).all() else "not yet",
                     "drift a step": of("relative drift", 5),
                     "reference's standard error": f"{reference[rate]:.4f}",
                 }
@@ -217,6 +224,12 @@ def verdict(found: dict[str, Seeds], plan: Plan) -> str:
     for label in labels:
         steps = {rate: found[f"{label}/settling steps {rate}"] for rate in (large, small)}
         late = {rate: mean(label, f"late error {rate}") for rate in (large, small)}
+        if not np.isfinite([*steps[small], *steps[large]]).all():
+            sentences.append(
+                f"{label} has not settled: at the end, at late errors of {late[small]:.4f} under {small} and "
+                f"{late[large]:.4f} under {large}, its zero start still counts."
+            )
+            continue
         sentences.append(
             f"{label} settles at step {np.mean(steps[small]):,.0f} under {small} and "
             f"{np.mean(steps[large]):,.0f} under {large} ({_sooner(steps[small], steps[large])}), at late "
@@ -242,6 +255,8 @@ def _trade_off(found: dict[str, Seeds], labels: list[str], rate: str) -> str:
 def _sooner(small: Seeds, large: Seeds) -> str:
     if len(small) < 2:
         return "one seed decides nothing"
+    if small == large:
+        return "no difference in any seed"
     bottom, top = interval(tuple(a - b for a, b in zip(small, large, strict=True)))
     span = f"95 % interval of the difference {bottom:,.0f} to {top:,.0f}"
     if top < 0:
