@@ -185,7 +185,9 @@ def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
         found = rows["enough"]
         if found.notna().all():
             ratio = (rows["enough"] / rows["dim"]).max()
-            told.append(f"{name} has enough with B = {found.max():g} (B/k = {ratio:g}) or less everywhere.")
+            told.append(
+                f"{name} has enough with B = {found.max():g} (B/k = {ratio:g}) or less wherever it ran."
+            )
     for name, dim in itertools.product(dict.fromkeys(needed["estimator"]), sorted(set(needed["dim"]))):
         lifts = lift_over_sampling(frame[frame["dim"] == dim], name)
         below = [

@@ -237,6 +237,7 @@ def section(plan: Plan) -> Section:
     frame = table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
+    planned = [point.task.output for point in itertools.chain.from_iterable(waves(plan))]
     plan.folder.mkdir(parents=True, exist_ok=True)
     tables = (
         Table("batch_needed", needed_caption(tolerance), needed_table(compared, tolerance)),
@@ -273,7 +274,7 @@ def section(plan: Plan) -> Section:
         tables=tables,
         figures=tuple(captions.values()),
         measured=_measured(compared),
-        runs=tuple(point.task.output for point in itertools.chain.from_iterable(waves(plan))),
+        runs=tuple(path for path in planned if path.exists()),
     )
 
 
