@@ -2,15 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATASET ?= movielens-100k
+PROFILE ?= quick
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
 .PHONY: help setup test test-all smoke reproduce reference bench lint clean
 
 help:
-	@echo "make reproduce [DATASET=movielens-1m|enwik8]  raw data to tables and pictures in results/"
-	@echo "make reference   make reproduce, its tables and pictures copied to results/reference/"
+	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
+	@echo "make reference   make reproduce, its report, tables and pictures copied to results/reference/"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
@@ -35,12 +35,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 setup: $(VENV)/.installed-dev
 
 reproduce: $(VENV)/.installed
-	$(BIN)/python -m experiments.reproduce --dataset $(DATASET)
+	$(BIN)/python -m experiments.reproduce --profile $(PROFILE)
 
-# What is committed of a reproduction: tables, pictures and manifests, no checkpoints.
+# What is committed of a reproduction: the report, its tables, pictures and manifests, no checkpoints.
 reference: reproduce
-	mkdir -p results/reference/$(DATASET)
-	cp results/$(DATASET)/RESULTS.md results/$(DATASET)/runs.json results/$(DATASET)/*.png results/reference/$(DATASET)/
+	cd results/$(PROFILE) && cp --parents RESULTS.md report.html claims.json runs.json */*.png */*.csv ../reference/
 
 smoke: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/smoke.sh

@@ -1,6 +1,6 @@
 """The main job: raw files → shards → runs → figures, tables and verdicts on the paper's claims.
 
-    python -m experiments.reproduce [--profile quick|standard|paper] [--items NAME...] [--dry-run]
+    python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets NAME...] [--seeds SEED...]
 
 Every step is skipped where it is done already, so a second call does only what is missing. Writes
 results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item.
@@ -27,7 +27,7 @@ from experiments.scheduling import run_all
 from experiments.sections import Section
 from experiments.tasks import Task, state_of
 from gramrun import runs
-from gramrun.errors import GramrunError, RunError
+from gramrun.errors import GramrunError, InputError, RunError
 from gramrun.provenance import now, provenance
 
 
@@ -65,6 +65,29 @@ def reproduce(plans: Sequence[Plan], profile: str, results: Path) -> Path:
         sections.append(section)
     print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
     return write_report(sections, absent, profile, results)
+
+
+def narrowed(
+    plans: Sequence[Plan],
+    items: Sequence[str] | None,
+    datasets: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+) -> list[Plan]:
+    """A part of a profile; None is all of it.
+
+    Raises:
+        InputError: when the profile has no such item or corpus.
+    """
+    known = ({plan.item for plan in plans}, {name for plan in plans for name in plan.datasets})
+    for what, wanted, there in zip(("item", "corpus"), (items, datasets), known, strict=True):
+        if unknown := set(wanted or ()) - there:
+            raise InputError(f"has no {what} {min(unknown)}; it has {', '.join(sorted(there))}")
+    parts = []
+    for plan in plans:
+        kept = tuple(name for name in plan.datasets if datasets is None or name in datasets)
+        if (items is None or plan.item in items) and (kept or not plan.datasets):
+            parts.append(replace(plan, datasets=kept, seeds=tuple(seeds or plan.seeds)))
+    return parts
 
 
 def prepare_all(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
@@ -131,14 +154,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Reproduce the paper's figures, tables and claims.")
     parser.add_argument("--profile", choices=profiles(), default="quick")
     parser.add_argument("--items", nargs="+", metavar="NAME", help="only these items of the profile")
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
     arguments = parser.parse_args()
     results = Path("results") / arguments.profile
     plans = load_profile(arguments.profile, results)
-    if arguments.items:
-        unknown = set(arguments.items) - {plan.item for plan in plans}
-        if unknown:
-            parser.error(f"{arguments.profile} has no item {min(unknown)}")
-        plans = [plan for plan in plans if plan.item in arguments.items]
+    try:
+        plans = narrowed(plans, arguments.items, arguments.datasets, arguments.seeds)
+    except InputError as error:
+        parser.error(f"{arguments.profile} {error}")
     try:
         report = reproduce(plans, arguments.profile, results)
     except GramrunError as error:

@@ -34,7 +34,7 @@ from gramrun import ranking
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.errors import RunError
+from gramrun.errors import InputError, RunError
 
 TOY = datasets.Dataset("toy", "synthetic", settings=("synthetic.left_items=300",))
 quality = time_to_quality.quality
@@ -109,6 +109,21 @@ def test_the_main_job_at_toy_size(toy, capsys):
     assert reproduce.reproduce(plans_of(toy), "test", toy) == path
     assert "all 14 runs are done" in capsys.readouterr().out
     assert times(Path("results")) == made
+
+
+def test_a_part_of_a_profile(toy):
+    every = plans_of(toy)
+    scaling = plans.Plan("scaling", (), (0,), {}, toy)
+    every[0] = replace(every[0], datasets=("toy", "other"))
+    part = reproduce.narrowed([*every, scaling], ["corpus_sizes", "scaling"], ["toy"], [7])
+    assert part == [replace(every[0], datasets=("toy",), seeds=(7,)), replace(scaling, seeds=(7,))]
+    assert reproduce.narrowed([*every, scaling], None, ["other"], None) == [
+        replace(every[0], datasets=("other",)), scaling
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="has no corpus fr; it has other, toy"):
+        reproduce.narrowed(every, None, ["fr"], None)
+    with pytest.raises(InputError, match="has no item x; it has"):
+        reproduce.narrowed(every, ["x"], None, None)
 
 
 def test_a_corpus_that_cannot_be_had_is_left_out_and_named(toy, monkeypatch, capsys):
