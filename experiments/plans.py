@@ -55,7 +55,7 @@ class Plan:
         """A run for each seed.
 
         Args:
-            command: ``train`` or ``gram-error``.
+            command: ``train``, ``gram-error`` or ``baseline``.
             dataset: whose config and corpus.
             config: the name of the YAML file in ``configs/<dataset>``.
             *settings: ``--set`` settings, ``key=value``.
@@ -70,10 +70,11 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
     name = slug("-".join([config, *parts]))
     if len(name) > LONGEST_NAME:  # a list of estimators, say: file systems end names at 255 bytes
         name = f"{name[:LONGEST_NAME].rstrip('-.')}-{sha256(name.encode()).hexdigest()[:8]}"
+    section = "baseline" if command == "baseline" else "train"
     return Task(
         command,
         Path("configs") / dataset / f"{config}.yaml",
-        (f"data.path={Path('data') / dataset}", *settings, f"train.seed={seed}"),
+        (f"data.path={Path('data') / dataset}", *settings, f"{section}.seed={seed}"),
         RUNS / dataset / f"{name}-seed{seed}",
     )
 

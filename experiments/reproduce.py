@@ -25,7 +25,7 @@ from experiments.plans import Plan, load_profile, profiles
 from experiments.rendering import Report, write_markdown, write_runs
 from experiments.scheduling import run_all
 from experiments.sections import Section
-from experiments.tasks import Task, state_of
+from experiments.tasks import Job, state_of
 from gramrun import runs
 from gramrun.errors import GramrunError, InputError, RunError
 from gramrun.provenance import now, provenance
@@ -34,8 +34,8 @@ from gramrun.provenance import now, provenance
 class Item(Protocol):
     """A module of `experiments.items`."""
 
-    def tasks(self, plan: Plan) -> list[Task]:
-        """The runs that it needs now."""
+    def tasks(self, plan: Plan) -> Sequence[Job]:
+        """The runs and scripts that it needs now."""
 
     def section(self, plan: Plan) -> Section:
         """What came out."""
@@ -44,6 +44,12 @@ class Item(Protocol):
 def item_of(plan: Plan) -> Item:
     """The module that a plan is for."""
     return cast("Item", importlib.import_module(f"experiments.items.{plan.item}"))
+
+
+def corpora(plan: Plan) -> list[str]:
+    """The data sets that a plan needs: its own, and what its item asks for beside them."""
+    more = getattr(item_of(plan), "corpora", None)
+    return [*plan.datasets, *(more(plan) if more else ())]
 
 
 def reproduce(plans: Sequence[Plan], profile: str, results: Path) -> Path:
@@ -100,7 +106,7 @@ def prepare_all(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
         RunError: when there is none of them.
     """
     absent = {}
-    names = dict.fromkeys(name for plan in plans for name in plan.datasets)
+    names = dict.fromkeys(name for plan in plans for name in corpora(plan))
     for name in names:
         print(f"preparing {name}", flush=True)
         try:

@@ -1,4 +1,4 @@
-"""Running gramrun commands over the cores: one thread each, skipped where done, resumed where interrupted.
+"""Running gramrun and scripts over the cores: one thread each, skipped where done, resumed where interrupted.
 
 Runs of these sizes are faster side by side on one thread each than one after another on all cores; and a run
 that goes on with another number of threads would not have the same bits.
@@ -6,6 +6,7 @@ that goes on with another number of threads would not have the same bits.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -16,13 +17,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from tqdm import tqdm
 
 from experiments.forecast import Forecast, in_words, together
-from experiments.tasks import Task, state_of
+from experiments.tasks import Job, Script, state_of
+from gramrun import runs
 from gramrun.errors import RunError
 
 _REFRESH = 5  # seconds between two looks at the clock
 
 
-def run_all(tasks: Sequence[Task]) -> None:
+def run_all(tasks: Sequence[Job]) -> None:
     """Run every task that is not done, the longest first, as many at once as there are cores.
 
     A bar, or a line a run where there is no terminal, says what is done and how long the rest will take.
@@ -34,12 +36,16 @@ def run_all(tasks: Sequence[Task]) -> None:
     waiting = [task for task, state in states.items() if state != "done"]
     print(f"{len(states) - len(waiting)} of {len(states)} runs are done already", flush=True)
     forecast = Forecast(states)
-    waiting.sort(key=lambda task: -(forecast.seconds(task) or 0))  # so that no core idles at the end
+    # The longest first, so that no core idles at the end; what is not known may be the longest.
+    waiting.sort(key=lambda task: -(forecast.seconds(task) or math.inf))
     cores = os.cpu_count() or 1
-    began: dict[Task, float] = {}
+    began: dict[Job, float] = {}
 
-    def run(task: Task) -> None:
+    def run(task: Job) -> None:
         began[task] = time.monotonic()
+        if isinstance(task, Script):
+            run_script(task)
+            return
         flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[states[task]]
         gramrun(task.arguments(*flags), threads=1)
 
@@ -64,7 +70,7 @@ def run_all(tasks: Sequence[Task]) -> None:
             raise
 
 
-def _time_left(tasks: Sequence[Task], began: Mapping[Task, float], forecast: Forecast, cores: int) -> str:
+def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forecast, cores: int) -> str:
     """In words, for tasks that have begun or will, in this order."""
     known = {task: forecast.seconds(task) for task in tasks}
     if None in known.values():
@@ -80,11 +86,30 @@ def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool
     Raises:
         RunError: when it fails, with its own message.
     """
+    _python("gramrun", arguments, threads=threads, quiet=quiet)
+
+
+def run_script(script: Script) -> None:
+    """Run a script on one thread, and stamp its file.
+
+    Raises:
+        RunError: when it fails, with its own message, or has not written its file.
+    """
+    started = time.monotonic()
+    script.stamp.unlink(missing_ok=True)  # what a failing script leaves behind is nobody's
+    script.output.parent.mkdir(parents=True, exist_ok=True)
+    _python(script.module, [*script.arguments, "--output", str(script.output)], threads=1, quiet=True)
+    if not script.output.exists():
+        raise RunError(f"{script.module} has not written {script.output}")
+    runs.write_json(script.stamp, {**script.describe(), "seconds": time.monotonic() - started})
+
+
+def _python(module: str, arguments: Sequence[str], *, threads: int | None, quiet: bool) -> None:
     environment = dict(os.environ)
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
     done = subprocess.run(
-        [sys.executable, "-m", "gramrun", *arguments],
+        [sys.executable, "-m", module, *arguments],
         env=environment,
         capture_output=quiet,
         text=True,
@@ -92,4 +117,4 @@ def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool
     )
     if done.returncode:
         reason = f": {done.stderr.strip()}" if quiet else ", see above"
-        raise RunError(f"gramrun {' '.join(arguments)} failed ({done.returncode}){reason}")
+        raise RunError(f"{module} {' '.join(arguments)} failed ({done.returncode}){reason}")

@@ -1,4 +1,4 @@
-"""A run that an experiment asks for, and whether it has to be made."""
+"""What an experiment asks for, and whether it has to be made: runs of gramrun, and scripts that write a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gramrun import runs
-from gramrun.config import RunConfig
+from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
 from gramrun.errors import GramrunError
@@ -14,10 +14,10 @@ from gramrun.errors import GramrunError
 
 @dataclass(frozen=True)
 class Task:
-    """One ``gramrun train`` or ``gramrun gram-error``.
+    """One ``gramrun train``, ``gramrun gram-error`` or ``gramrun baseline``.
 
     Attributes:
-        command: ``train`` or ``gram-error``.
+        command: ``train``, ``gram-error`` or ``baseline``.
         config: the YAML file.
         overrides: ``--set`` settings.
         output: the run directory.
@@ -33,22 +33,77 @@ class Task:
         settings = [part for override in self.overrides for part in ("--set", override)]
         return [self.command, "--config", str(self.config), *settings, "--output", str(self.output), *flags]
 
-    def wanted(self) -> RunConfig:
+    def wanted(self) -> RunConfig | BaselineConfig:
         """The configuration that it asks for."""
+        if self.command == "baseline":
+            return load_config(BaselineConfig, self.config, self.overrides)
         return load_config(RunConfig, self.config, self.overrides)
 
 
-def state_of(task: Task) -> str:
+@dataclass(frozen=True)
+class Script:
+    """One call of an experiment that trains in its own process and writes one file.
+
+    Beside the file lies its stamp, which says what the file was made of: a script that is asked for with
+    other arguments, or whose own settings have changed, runs again.
+
+    Attributes:
+        module: as ``python -m`` takes it; it must accept ``--output``.
+        arguments: of its command line, but for ``--output``.
+        settings: a hash of what else decides its result: tables and constants of the module, not its code.
+        output: the file.
+    """
+
+    module: str
+    arguments: tuple[str, ...]
+    settings: str
+    output: Path
+
+    @property
+    def stamp(self) -> Path:
+        """The file that says what `output` was made of."""
+        return self.output.with_name(f"{self.output.name}.stamp.json")
+
+    def describe(self) -> dict[str, object]:
+        """What the stamp must say."""
+        return {"module": self.module, "arguments": list(self.arguments), "settings": self.settings}
+
+
+Job = Task | Script
+
+
+def state_of(job: Job) -> str:
     """``done``, ``resume`` (same config and data, not finished), ``stale`` (other ones) or ``new``."""
-    if not task.output.exists():
+    if not job.output.exists():
         return "new"
     try:
-        run = runs.open_run(task.output)
-        manifest = run.manifest
+        return _state_of_script(job) if isinstance(job, Script) else _state_of_task(job)
     except GramrunError:
         return "stale"
-    wanted = task.wanted()
+
+
+def _state_of_script(script: Script) -> str:
+    found = runs.read_json(script.stamp)
+    found.pop("seconds", None)
+    return "done" if found == script.describe() else "stale"
+
+
+def _state_of_task(task: Task) -> str:
+    is_baseline = task.command == "baseline"
+    run = runs.open_baseline(task.output) if is_baseline else runs.open_run(task.output)
+    manifest, wanted = run.manifest, task.wanted()
     data_hash = read_manifest(wanted.data.path)["content_hash"]
     if config_hash(run.config) != config_hash(wanted) or manifest["data_hash"] != data_hash:
         return "stale"
     return "done" if manifest["status"] == "finished" else "resume"
+
+
+def seconds_of(job: Job) -> float | None:
+    """How long a job took; None where it is not finished."""
+    try:
+        if isinstance(job, Script):
+            return float(runs.read_json(job.stamp)["seconds"])
+        manifest = runs.read_json(job.output / runs.MANIFEST)
+    except (GramrunError, KeyError):
+        return None
+    return float(manifest["seconds"]) if manifest["status"] == "finished" else None

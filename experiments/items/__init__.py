@@ -2,9 +2,13 @@
 
 Each has two functions:
 
-    tasks(plan)   -> list[Task]    the runs that it needs now; asked again when these are done, so that it may
-                                   first search and then run what was found
+    tasks(plan)   -> list[Job]     the runs and scripts that it needs now; asked again when these are done, so
+                                   that it may first search and then run what was found
     section(plan) -> Section       reads finished runs, draws into ``plan.folder`` and tells what came out
+
+and may have a third:
+
+    corpora(plan) -> list[str]     data sets that it needs beside ``plan.datasets``
 
 `python -m experiments.reproduce` runs the tasks of all items of a profile together and writes the report.
 """
