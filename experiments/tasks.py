@@ -1,4 +1,4 @@
-"""What an experiment asks for, and whether it has to be made: runs of gramrun, and scripts that write a file."""
+"""What an experiment asks for, and whether it has to be made: gramrun's runs, and scripts that write a file."""
 
 from __future__ import annotations
 
