@@ -1,6 +1,9 @@
 """Does training arrive where it should? Every estimator against an optimum that is known exactly.
 
-    python -m experiments.known_optimum [--seeds 5] [--learning-rate 0.3]
+    python -m experiments.known_optimum [--seeds 5] [--learning-rate 0.3] [--epochs 80]
+        [--settings TITLE...] [--estimators NAME...] [--output FILE.csv]
+
+`experiments.items.known_optimum` runs it a setting at a time and draws what it writes.
 
 For linear towers over ids alone, every item has a vector of its own, and the paper's objective
 
@@ -36,11 +39,13 @@ with training; the first epoch at which it is below 1 %, and where it is at the 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -117,6 +122,7 @@ SETTINGS = (
     ),
     Setting("γ = 0, λ = 10, B = 64", ("train.gamma_left=0", "train.gamma_right=0", "train.gravity=10")),
 )
+SIZES = {"left_items": 200, "right_items": 150}
 EMBEDDING_DIM = 3
 BASE = (
     f"model.embedding_dim={EMBEDDING_DIM}",
@@ -124,7 +130,6 @@ BASE = (
     "estimator.gramian_batch_size=64",
     "train.batch_size=64",
     "train.gravity=1",
-    f"train.epochs={EPOCHS}",
     "train.checkpoint_every=0",
     "evaluation.every=0",
 )
@@ -228,9 +233,16 @@ def make_config(
 ) -> RunConfig:
     """The configuration of one run; `estimator` holds settings of that section."""
     chosen = [f"estimator.{override}" for override in estimator]
-    return load_config(
-        RunConfig, None, [f"data.path={corpus.path}", *BASE, *chosen, *setting.overrides, *others]
-    )
+    fixed = (f"data.path={corpus.path}", f"train.epochs={EPOCHS}", *BASE)
+    return load_config(RunConfig, None, [*fixed, *chosen, *setting.overrides, *others])
+
+
+def fingerprint(settings: Sequence[Setting], estimators: Sequence[str]) -> str:
+    """A hash of what decides the result beside the arguments: objectives, estimators, sizes and thresholds."""
+    chosen = [(setting.title, setting.overrides) for setting in settings]
+    methods = [(name, ESTIMATORS[name]) for name in estimators]
+    text = repr((chosen, methods, BASE, SIZES, REACHED, MEASURED, STARTS, AGREEMENT))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def possible(estimator: Sequence[str], setting: Setting) -> bool:
@@ -239,45 +251,68 @@ def possible(estimator: Sequence[str], setting: Setting) -> bool:
     return not free and (setting.per_pair or "cache=pair" not in estimator)
 
 
+def rows(
+    corpus: PreparedCorpus, settings: Sequence[Setting], estimators: Sequence[str], seeds: int, *others: str
+) -> Iterator[dict[str, Any]]:
+    """What every possible run of a grid measured.
+
+    Args:
+        corpus: of `one_hot_corpus`.
+        settings: of `SETTINGS`.
+        estimators: names in `ESTIMATORS`.
+        seeds: how many.
+        *others: ``--set`` settings of every run.
+    """
+    for setting in settings:
+        best = optimum(make_config(corpus, ESTIMATORS["sampling"], setting), corpus)
+        for name, seed in itertools.product(estimators, range(seeds)):
+            if not possible(ESTIMATORS[name], setting):
+                continue
+            config = make_config(corpus, ESTIMATORS[name], setting, *others, f"train.seed={seed}")
+            found = measure(config, corpus, best)
+            yield {"setting": setting.title, "optimum": best, "estimator": name, "seed": seed, **found}
+
+
 def main() -> None:
-    """Run the grid; write results/known_optimum/learning-rate-<η>.{csv,md}."""
+    """Run the grid; write a CSV, by default results/known_optimum/learning-rate-<η>.csv, and its table."""
+    titles = [setting.title for setting in SETTINGS]
     parser = argparse.ArgumentParser(description="Every estimator against the exact minimiser.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--learning-rate", type=float, default=0.3)
+    parser.add_argument("--epochs", type=float, default=EPOCHS)
+    parser.add_argument("--settings", nargs="+", metavar="TITLE", choices=titles, default=titles)
+    parser.add_argument(
+        "--estimators", nargs="+", metavar="NAME", choices=ESTIMATORS, default=list(ESTIMATORS)
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.csv")
     arguments = parser.parse_args()
-    rows = []
+    chosen = [setting for setting in SETTINGS if setting.title in arguments.settings]
+    fixed = (f"train.learning_rate={arguments.learning_rate}", f"train.epochs={arguments.epochs}")
+    found = []
     with tempfile.TemporaryDirectory() as folder:
-        corpus = one_hot_corpus(Path(folder) / "one-hot", left_items=200, right_items=150)
-        for setting in SETTINGS:
-            best = optimum(make_config(corpus, ESTIMATORS["sampling"], setting), corpus)
-            for name, seed in itertools.product(ESTIMATORS, range(arguments.seeds)):
-                if not possible(ESTIMATORS[name], setting):
-                    continue
-                varying = (f"train.learning_rate={arguments.learning_rate}", f"train.seed={seed}")
-                found = measure(make_config(corpus, ESTIMATORS[name], setting, *varying), corpus, best)
-                rows.append(
-                    {"setting": setting.title, "optimum": best, "estimator": name, "seed": seed, **found}
-                )
-                print(rows[-1], flush=True)
+        corpus = one_hot_corpus(Path(folder) / "one-hot", **SIZES)
+        for row in rows(corpus, chosen, arguments.estimators, arguments.seeds, *fixed):
+            found.append(row)
+            print(row, flush=True)
         sizes = f"{corpus.left.items} × {corpus.right.items} items, {len(corpus.train):,} training pairs"
-    frame = pd.DataFrame(rows)
-    text = table(frame, sizes, arguments.learning_rate)
-    file = RESULTS / f"learning-rate-{arguments.learning_rate:g}"
-    runs.write_text(file.with_name(f"{file.name}.csv"), frame.to_csv(index=False))
+    frame = pd.DataFrame(found)
+    text = table(frame, sizes, arguments.learning_rate, arguments.epochs)
+    file = arguments.output or RESULTS / f"learning-rate-{arguments.learning_rate:g}.csv"
     facts = provenance()
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     text += f"\nCode: commit `{facts['git_commit']}`; python {facts['python']}, {versions}; "
     text += f"{facts['processor']}.\n"
-    runs.write_text(file.with_name(f"{file.name}.md"), text)
+    runs.write_text(file.with_suffix(".md"), text)
+    runs.write_text(file, frame.to_csv(index=False))
     print(text)
 
 
-def table(frame: pd.DataFrame, sizes: str, learning_rate: float) -> str:
+def table(frame: pd.DataFrame, sizes: str, learning_rate: float, epochs: float = EPOCHS) -> str:
     """A Markdown table for each setting; a run that never arrives counts as infinitely late."""
     seeds = frame["seed"].nunique()
     lines = [
         f"`python -m experiments.known_optimum --seeds {seeds} --learning-rate {learning_rate:g}`: {sizes}, "
-        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1 unless said, Adagrad, {EPOCHS} epochs. Excess is F / F* − 1, "
+        f"k = {EMBEDDING_DIM}, B' = 64, λ = 1 unless said, Adagrad, {epochs:g} epochs. Excess is F / F* − 1, "
         "with F* from exact ALS.",
     ]
     for setting, group in frame.groupby("setting", sort=False):

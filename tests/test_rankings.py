@@ -9,7 +9,7 @@ from experiments.forecast import Forecast, in_words, together
 from experiments.items import trade_off
 from experiments.plans import load_profile, profiles, run_task
 from experiments.sections import interval, spread
-from experiments.tasks import Task
+from experiments.tasks import Script, Task
 
 
 def frame(**validation):
@@ -141,6 +141,7 @@ def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_pa
     for plan in load_profile(profile, tmp_path):
         item = importlib.import_module(f"experiments.items.{plan.item}")
         for task in item.tasks(plan):
-            config = task.wanted()
-            assert named.setdefault(task.output, (task.command, config)) == (task.command, config)
+            config = task.arguments if isinstance(task, Script) else task.wanted()
+            kind = task.module if isinstance(task, Script) else task.command
+            assert named.setdefault(task.output, (kind, config)) == (kind, config)
     assert len(set(named.values())) == len(named)

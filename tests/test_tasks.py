@@ -5,11 +5,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from experiments import datasets, scheduling
+from experiments import datasets, known_optimum, scheduling
 from experiments.forecast import Forecast
-from experiments.plans import run_task
+from experiments.items import known_optimum as item
+from experiments.plans import Plan, run_task
 from experiments.tasks import Script, seconds_of, state_of
 from gramrun.errors import RunError
 
@@ -110,3 +113,45 @@ def test_implicit_als_is_a_task_too(here):
     task = run_task("baseline", "synthetic", "implicit-als", seed=0)
     scheduling.run_all([task])
     assert state_of(task) == "done"
+
+
+def test_the_known_optimum_from_its_script_to_its_section(tmp_path, monkeypatch):
+    """One objective, two estimators, one epoch: nobody arrives, and the section says so."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")
+    options = {
+        "objectives": [known_optimum.SETTINGS[3].title],
+        "estimators": ["exact Gramian", "sampling"],
+        "learning_rate": 0.3,
+        "epochs": 1,
+    }
+    plan = Plan("known_optimum", (), (0, 1), options, Path("results"))
+    plan.folder.mkdir(parents=True)
+    scripts = item.tasks(plan)
+    assert [state_of(script) for script in scripts] == ["new"]
+    scheduling.run_all(scripts)
+    assert [state_of(script) for script in scripts] == ["done"]
+    section = item.section(plan)
+    assert "0 of 4 runs end within 1% of F*" in section.verdict
+    assert "most seeds do not arrive in 1 epochs under exact Gramian, sampling" in section.verdict
+    assert section.tables[0].frame["epochs"].tolist() == ["never (never to never)"] * 2
+    name = f"known optimum, {options['objectives'][0]}/sampling/end excess"
+    assert len(section.measured[name]) == 2 and min(section.measured[name]) > 0.01
+    assert (plan.folder / "epochs.svg").exists()
+    changed = {**known_optimum.ESTIMATORS, "sampling": ("name=sampling", "gramian_batch_size=9")}
+    monkeypatch.setattr(known_optimum, "ESTIMATORS", changed)
+    assert [state_of(script) for script in item.tasks(plan)] == ["stale"], "its settings are others now"
+
+
+def test_the_words_on_the_known_optimum_turn_with_their_numbers():
+    rows = [("s", "a", 2.0, 0.001), ("s", "a", 4.0, 0.002), ("s", "b", 8.0, 0.003), ("s", "b", 9.0, 0.009)]
+    frame = pd.DataFrame(rows, columns=["setting", "estimator", "epoch", "excess"])
+    words = item.verdict(frame, 40)
+    assert words.startswith(
+        "s: 4 of 4 runs end within 1% of F*; soonest a (3.0 epochs), latest of those b (8.5)."
+    )
+    assert "The farthest end is 0.9% above F* (b, s)." in words
+    frame.loc[2:, "epoch"], frame.loc[2:, "excess"] = np.nan, 0.5
+    assert "2 of 4 runs end within 1% of F*; most seeds do not arrive in 40 epochs under b." in item.verdict(
+        frame, 40
+    )
