@@ -33,6 +33,7 @@ class Dataset:
         return Path("configs") / self.name
 
 
+_TUNED = ("movielens-100k-tuning", "movielens-1m-tuning", "enwik8-tuning")
 DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -47,6 +48,19 @@ DATASETS = {
         Dataset("wikipedia-en", "wikipedia-en"),
     )
 }
+
+
+TUNING_FRACTION = 0.1
+
+
+def tuning(name: str) -> Dataset:
+    """The corpus on which a data set's hyper-parameters are chosen: a part of its training split."""
+    dataset = DATASETS[name]
+    fraction = f"split.tuning_fraction={TUNING_FRACTION}"
+    return Dataset(f"{name}-tuning", dataset.corpus, (*dataset.settings, fraction))
+
+
+DATASETS |= {name: tuning(name.removesuffix("-tuning")) for name in _TUNED}
 
 
 def prepare(dataset: Dataset, output: Path | None = None, *settings: str, quiet: bool = True) -> None:

@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from experiments import comparison, estimator_error, estimators
+from experiments import comparison, estimator_error
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted(comparison.COMPARISONS.glob("*.yaml"))
-SEARCH = yaml.safe_load(estimators.SEARCH.read_text())
 WATCHED = yaml.safe_load(estimator_error.SEARCH.read_text())
 
 
@@ -33,29 +32,6 @@ def test_every_variant_is_a_valid_config(file, dataset, monkeypatch):
     assert wanted["baseline"] in wanted["variants"]
     lengths = {(config.train.epochs, config.train.steps) for config in configs}
     assert len(lengths) == 1, "paired runs are of one length"
-
-
-def test_every_method_of_the_search_has_the_same_budget(monkeypatch):
-    monkeypatch.chdir(CONFIGS.parent)
-    found = estimators.candidates(SEARCH)
-    base = CONFIGS / "movielens-1m" / SEARCH["base"]
-    by_method = {}
-    for candidate in found:
-        load_config(RunConfig, base, candidate.overrides)
-        point = (candidate.values["train.gravity"], candidate.values["train.learning_rate"])
-        by_method.setdefault(candidate.method, []).append(point)
-    assert set(by_method) == set(SEARCH["methods"])
-    assert len({tuple(points) for points in by_method.values()}) == 1, "the same points for every method"
-    assert len(set(by_method["sampling"])) == SEARCH["points"]
-    assert found == found and len({c.overrides for c in found}) == len(found)
-    assert all(10 <= gravity <= 300 and 0.03 <= rate <= 0.3 for gravity, rate in by_method["exact"])
-
-
-def test_the_choice_is_the_best_of_the_tuning_split():
-    frame = pd.DataFrame(
-        {"method": ["a", "a", "b", "b"], "index": [0, 1, 0, 1], "validation": [0.1, 0.3, 0.4, 0.2]}
-    )
-    assert estimators.choose(frame) == {"a": 1, "b": 0}
 
 
 def test_paired_differences_by_hand():

@@ -2,7 +2,7 @@
 
 Popularity, implicit ALS (tuned, and at its package's defaults) and exact ALS: of the recommended objective,
 and of the paper's. Beside them the best two-tower method of `estimator_comparison` whose runs are finished.
-The option ``exact`` lists the data sets on which exact ALS is run: it takes a minute a run on the larger ones.
+The option ``exact`` lists the data sets on which exact ALS is run: a minute a run on the larger ones.
 """
 
 from __future__ import annotations

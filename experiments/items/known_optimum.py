@@ -1,7 +1,7 @@
-"""Ours: does training end at the minimum that exact ALS knows, and how soon (`experiments.known_optimum`)?
+"""Ours: whether training ends at the minimum that exact ALS knows, and how soon.
 
-Every objective of the plan is a script of its own, so that they run side by side. Options: ``objectives`` and
-``estimators``, by their names in `experiments.known_optimum` and all where absent; ``learning_rate``, ``epochs``.
+Every objective of the plan is a call of `experiments.known_optimum`, so that they run side by side. Options:
+``objectives`` and ``estimators``, by their names there and all where absent; ``learning_rate``, ``epochs``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def caption(plan: Plan) -> str:
     """What the numbers of `table` are."""
     return (
         f"Linear towers over ids, {' × '.join(map(str, known_optimum.SIZES.values()))} items, "
-        f"k = {known_optimum.EMBEDDING_DIM}, η = {plan.options['learning_rate']:g}, {plan.options['epochs']:g} "
-        f"epochs, {len(plan.seeds)} seeds: median (least to greatest). Excess is F / F* − 1, with F* from exact "
+        f"k = {known_optimum.EMBEDDING_DIM}, η = {plan.options['learning_rate']:g}, "
+        f"{plan.options['epochs']:g} epochs, {len(plan.seeds)} seeds: median (least to greatest). Excess is F / F* − 1, with F* from exact "
         f"ALS; a run has arrived when it is below {REACHED:.0%}."
     )
 
