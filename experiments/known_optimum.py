@@ -238,7 +238,7 @@ def make_config(
 
 
 def fingerprint(settings: Sequence[Setting], estimators: Sequence[str]) -> str:
-    """A hash of what decides the result beside the arguments: objectives, estimators, sizes and thresholds."""
+    """A hash of what decides the result beside the arguments: objectives, estimators, sizes, thresholds."""
     chosen = [(setting.title, setting.overrides) for setting in settings]
     methods = [(name, ESTIMATORS[name]) for name in estimators]
     text = repr((chosen, methods, BASE, SIZES, REACHED, MEASURED, STARTS, AGREEMENT))

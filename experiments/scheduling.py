@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from tqdm import tqdm
 
 from experiments.forecast import Forecast, in_words, together
-from experiments.tasks import Job, Script, state_of
+from experiments.tasks import Job, Script, Task, state_of
 from gramrun import runs
 from gramrun.errors import RunError
 
@@ -43,11 +43,11 @@ def run_all(tasks: Sequence[Job]) -> None:
 
     def run(task: Job) -> None:
         began[task] = time.monotonic()
-        if isinstance(task, Script):
+        if isinstance(task, Task):
+            flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[states[task]]
+            gramrun(task.arguments(*flags), threads=1)
+        else:
             run_script(task)
-            return
-        flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[states[task]]
-        gramrun(task.arguments(*flags), threads=1)
 
     with ThreadPoolExecutor(cores) as pool, tqdm(total=len(waiting), unit="run", disable=None) as bar:
         futures = {pool.submit(run, task): task for task in waiting}

@@ -1,4 +1,4 @@
-"""What an experiment asks for, and whether it has to be made: gramrun's runs, and scripts that write a file."""
+"""What an experiment asks for, and whether it has to be made: gramrun's runs, and scripts with a file."""
 
 from __future__ import annotations
 

@@ -72,11 +72,12 @@ def section(plan: Plan) -> Section:
 
 def caption(plan: Plan) -> str:
     """What the numbers of `table` are."""
+    options, sizes = plan.options, " × ".join(map(str, known_optimum.SIZES.values()))
     return (
-        f"Linear towers over ids, {' × '.join(map(str, known_optimum.SIZES.values()))} items, "
-        f"k = {known_optimum.EMBEDDING_DIM}, η = {plan.options['learning_rate']:g}, "
-        f"{plan.options['epochs']:g} epochs, {len(plan.seeds)} seeds: median (least to greatest). Excess is F / F* − 1, with F* from exact "
-        f"ALS; a run has arrived when it is below {REACHED:.0%}."
+        f"Linear towers over ids, {sizes} items, k = {known_optimum.EMBEDDING_DIM}, "
+        f"η = {options['learning_rate']:g}, {options['epochs']:g} epochs, {len(plan.seeds)} seeds: median "
+        f"(least to greatest). Excess is F / F* − 1, with F* from exact ALS; a run has arrived when it is "
+        f"below {REACHED:.0%}."
     )
 
 
@@ -113,7 +114,8 @@ def verdict(frame: pd.DataFrame, limit: float) -> str:
         arrived = medians[np.isfinite(medians)]
         if len(arrived) > 1:
             first, last = arrived.idxmin(), arrived.idxmax()
-            words += f"; soonest {first} ({arrived[first]:.1f} epochs), latest of those {last} ({arrived[last]:.1f})"
+            words += f"; soonest {first} ({arrived[first]:.1f} epochs), "
+            words += f"latest of those {last} ({arrived[last]:.1f})"
         parts.append(f"{words}.")
     far = frame.loc[frame["excess"].idxmax()]
     parts.append(f"The farthest end is {far['excess']:.1%} above F* ({far['estimator']}, {far['setting']}).")

@@ -1,9 +1,9 @@
 """Ours: does a better Gramian rank better? Each estimator at hyper-parameters chosen by the same budget.
 
-1. Search: `experiments/search.yaml` gives every method the same number of points (λ, η, α), on a tuning corpus
-   whose validation pairs come out of the training split.
-2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from the same
-   parameters and see the same gradient batches, so differences are paired by seed.
+1. Search: `experiments/search.yaml` gives every method as many points (λ, η, α), on a tuning corpus whose
+   validation pairs come out of the training split.
+2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
+   the same parameters and see the same gradient batches, so differences are paired by seed.
 
 Options: ``points`` and ``methods`` (names), where they are fewer than the file's.
 """
@@ -226,13 +226,13 @@ def differences(frame: pd.DataFrame, label: str, other: str) -> Seeds:
 
 
 def verdict(dataset: str, frame: pd.DataFrame, ends: list[str]) -> str:
-    """What is ahead of sampling and behind it, how far the exact Gramian is, and where the search was cut off."""
+    """What is ahead of sampling and behind it, how far the exact Gramian is, and where the search ended."""
     words = rankings.judgement(frame, dataset)
     if {EXACT, rankings.SAMPLING} <= set(frame["label"]):
         others = [x for x in frame["label"].unique() if x != EXACT]
         short = [x for x in others if interval(differences(frame, x, EXACT))[1] < 0]
         gap = rankings.percent(rankings.lifts(frame, EXACT))
-        words += f" The exact Gramian is {gap} from sampling; short of it: {', '.join(short) if short else 'none'}."
+        words += f" The exact Gramian is {gap} from sampling; short of it: {', '.join(short) or 'none'}."
     return words + (f" At the end of what was drawn: {'; '.join(ends)}." if ends else "")
 
 
@@ -241,6 +241,6 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     points = int(tried.groupby("method").size().max())
     return (
         f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "
-        f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. Differences are "
-        "paired by seed, with 95 % t-intervals: what the estimator changes on this split."
+        f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
+        "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
     )
