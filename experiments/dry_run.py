@@ -1,0 +1,224 @@
+"""What a profile would take, before anything is downloaded or trained: time, memory and disk of every run.
+
+Corpora that are prepared are read; the paper's are known by their sizes (`experiments.paper_corpora`).
+Time is that of like runs that have finished (`experiments.forecast`), else of the model of committed timings
+(`experiments.cost_model`). Memory is `gramrun.peak_memory`'s peak of one process. Disk is that of checkpoints
+(parameters, optimizer, caches; so many as are kept, and the one being written), and of the prepared shards.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from experiments import cost_model
+from experiments.forecast import Forecast, in_words, together
+from experiments.paper_corpora import PAPER, stand_in
+from experiments.plans import Plan
+from experiments.tasks import Job, Script, Task, state_of
+from gramrun.caches import cache_bytes
+from gramrun.config import BaselineConfig
+from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.objectives import companion_dim
+from gramrun.peak_memory import STATE_FLOATS, peak_memory
+from gramrun.room import available_disk, size_text
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one job takes.
+
+    Attributes:
+        job: which.
+        state: as `experiments.tasks.state_of` says, ``new`` where its corpus is not prepared.
+        steps: gradient steps; 0 for what has none.
+        seconds: on one thread; None where nothing is known.
+        basis: ``like runs`` or ``timings``, where `seconds` come from.
+        memory: bytes at the peak; 0 where not predicted.
+        disk: bytes that it may occupy.
+    """
+
+    job: Job
+    state: str
+    steps: int = 0
+    seconds: float | None = None
+    basis: str = ""
+    memory: int = 0
+    disk: int = 0
+
+
+def dry_run(plans: Sequence[Plan]) -> str:
+    """The tables and totals of what the plans would run now, as Markdown.
+
+    Jobs that an item asks for only after others are done (a search's final runs) are not among them.
+    """
+    jobs = list(dict.fromkeys(job for plan in plans for job in _tasks(plan)))
+    corpora = {name: corpus_of(name) for name in dict.fromkeys(map(_dataset, jobs)) if name}
+    found = list(predict(jobs, corpora))
+    lines = []
+    for name in dict.fromkeys(_dataset(p.job) for p in found):
+        lines += _table(name, [p for p in found if _dataset(p.job) == name], corpora.get(name))
+    return "\n".join([*lines, *_totals(found, corpora)]) + "\n"
+
+
+def _tasks(plan: Plan) -> Sequence[Job]:
+    jobs: Sequence[Job] = importlib.import_module(f"experiments.items.{plan.item}").tasks(plan)
+    return jobs
+
+
+def _dataset(job: Job) -> str:
+    """The folder name of a job's corpus; empty for scripts, which make their own."""
+    return "" if isinstance(job, Script) else job.wanted().data.path.name
+
+
+def corpus_of(name: str) -> PreparedCorpus | None:
+    """A prepared corpus, or a stand-in of the paper's sizes, or None where neither is known."""
+    folder = Path("data") / name
+    if folder.is_dir():
+        return open_corpus(folder)
+    return stand_in(name, PAPER[name]) if name in PAPER else None
+
+
+def predict(jobs: Iterable[Job], corpora: dict[str, PreparedCorpus | None]) -> Iterator[Prediction]:
+    """What each job takes.
+
+    Args:
+        jobs: the jobs.
+        corpora: by data set, as `corpus_of` gives them.
+    """
+    jobs = list(jobs)
+    prepared = [job for job in jobs if isinstance(job, Script) or (Path("data") / _dataset(job)).is_dir()]
+    forecast, model = Forecast(prepared), cost_model.load()
+    for job in jobs:
+        known = job in prepared
+        state = state_of(job) if known else "new"
+        seconds = forecast.seconds(job) if known else None
+        corpus = corpora.get(_dataset(job))
+        if isinstance(job, Script) or corpus is None:
+            yield Prediction(job, state, seconds=seconds, basis="like runs" if seconds else "")
+        else:
+            yield predict_run(job, state, seconds, corpus, model)
+
+
+def predict_run(
+    task: Task, state: str, seconds: float | None, corpus: PreparedCorpus, model: cost_model.CostModel
+) -> Prediction:
+    """What one run takes on a corpus or its stand-in.
+
+    Args:
+        task: the run.
+        state: of it.
+        seconds: of like runs, or None.
+        corpus: of the run.
+        model: for the time where none is given.
+    """
+    config = task.wanted()
+    if isinstance(config, BaselineConfig):
+        return Prediction(task, state, seconds=seconds, basis="like runs" if seconds else "")
+    basis = "like runs" if seconds else "timings"
+    if not seconds:
+        cost = model.gram_error if task.command == "gram-error" else model.train
+        seconds = cost(config, corpus)
+    companions = companion_dim(config, corpus)
+    peak = peak_memory(config, corpus, companions)
+    sections = [config.estimator]
+    if task.command == "gram-error":
+        sections += config.gram_error.estimators
+    caches = [cache_bytes(config, section, corpus, companions) for section in sections]
+    whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
+    return Prediction(
+        task,
+        state,
+        config.train.total_steps(len(corpus.train)),
+        seconds,
+        basis,
+        peak.total + sum(caches[1:]),
+        whole * (config.train.checkpoints_kept + 1),
+    )
+
+
+def _table(name: str, found: Sequence[Prediction], corpus: PreparedCorpus | None) -> list[str]:
+    lines = ["", f"### {name or 'scripts'}", ""]
+    if name:
+        lines += [_describe(name, corpus), ""]
+    lines += [
+        "| run | seeds | done | steps | each, one thread | from | memory | disk |",
+        "|---|" + "---:|" * 7,
+    ]
+    groups: dict[str, list[Prediction]] = {}
+    for prediction in found:
+        groups.setdefault(_name(prediction.job), []).append(prediction)
+    for run, same in groups.items():
+        first = same[0]
+        each = in_words(first.seconds) if first.seconds is not None else "not known"
+        done = sum(p.state == "done" for p in same)
+        cells = (len(same), done, f"{first.steps:,}", each, first.basis)
+        room = [size_text(size) if size else "" for size in (first.memory, first.disk)]
+        lines.append(f"| {run} | {' | '.join(map(str, cells))} | {' | '.join(room)} |")
+    return lines
+
+
+def _describe(name: str, corpus: PreparedCorpus | None) -> str:
+    if corpus is None:
+        return "Not prepared, and not one of the paper's: `gramrun prepare` it to predict what it takes."
+    origin = "prepared" if (Path("data") / name).is_dir() else "not prepared: the paper's sizes"
+    return (
+        f"{corpus.left.items:,} × {corpus.right.items:,} items, {len(corpus.train):,} training pairs "
+        f"({origin}); shards {size_text(shard_bytes(corpus))}."
+    )
+
+
+def shard_bytes(corpus: PreparedCorpus) -> int:
+    """The size of a prepared corpus on disk."""
+    return sum(int(file["bytes"]) for file in corpus.manifest["files"].values())
+
+
+def _name(job: Job) -> str:
+    if isinstance(job, Script):
+        return f"{job.module.rpartition('.')[2]}: {job.output.stem}"
+    return f"{job.command} {job.output.name.rpartition('-seed')[0]}"
+
+
+def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | None]) -> list[str]:
+    cores = os.cpu_count() or 1
+    left = [p for p in found if p.state != "done"]
+    known = sorted((p.seconds for p in left if p.seconds is not None), reverse=True)
+    unknown = len(left) - len(known)
+    missing = [c for n, c in corpora.items() if c is not None and not (Path("data") / n).is_dir()]
+    disk = sum(p.disk for p in left) + sum(map(shard_bytes, missing))
+    beside = sorted((p.memory for p in left), reverse=True)[:cores]
+    lines = ["", "### In all", ""]
+    lines.append(f"{len(found)} runs, {len(found) - len(left)} of them done.")
+    if known:
+        parallel = in_words(together(known, cores))
+        words = (
+            f"Time: {in_words(sum(known))} on one core, {parallel} on these {cores}, each run on one of them"
+        )
+        more = f"; {unknown} runs of unknown length come on top" if unknown else ""
+        lines.append(f"{words}{more}.")
+    elif unknown:
+        lines.append(f"Time: not known of {unknown} runs.")
+    memory, room = psutil.virtual_memory().total, available_disk(Path("results"))
+    lines.append(
+        f"Memory: {size_text(max(beside, default=0))} for the largest run, {size_text(sum(beside))} for the "
+        f"{len(beside)} largest side by side; this machine has {size_text(memory)}."
+    )
+    lines.append(f"Disk: {size_text(disk)} for checkpoints and shards; {size_text(room)} are free.")
+    return [*lines, _what_does_not_fit(left, memory, sum(beside), disk, room)]
+
+
+def _what_does_not_fit(found: Sequence[Prediction], memory: int, beside: int, disk: int, room: int) -> str:
+    alone = list(dict.fromkeys(f"{_dataset(p.job)} {_name(p.job)}" for p in found if p.memory > memory))
+    parts = [f"{', '.join(alone)} (more than this machine's memory)"] if alone else []
+    if beside > memory and not alone:
+        parts.append("the largest runs side by side (more than this machine's memory)")
+    if disk > room:
+        parts.append(
+            f"all checkpoints at once ({size_text(disk - room)} too much; lower train.checkpoints_kept)"
+        )
+    return f"Does not fit here: {'; '.join(parts)}." if parts else "All of it fits here."
