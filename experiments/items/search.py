@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from scipy.stats import qmc
 
 from experiments import rankings
 from experiments.comparison import settings
@@ -62,13 +63,16 @@ def corpora(plan: Plan) -> list[str]:
 def draw(ranges: Mapping[str, Any], points: int) -> list[dict[str, float]]:
     """Points drawn jointly and log-uniformly, the same for every method; more points begin with the fewer.
 
+    Drawn as a scrambled Halton sequence, which covers all ranges evenly even where the points are few.
+
     Args:
         ranges: ``gravity``, ``learning_rate`` and ``alpha``, the ends of each.
         points: how many.
     """
     keys = {"train.gravity": "gravity", "train.learning_rate": "learning_rate", "estimator.alpha": "alpha"}
     low, high = np.log([ranges[name] for name in keys.values()]).T
-    drawn = np.exp(np.random.default_rng(0).uniform(low, high, (points, len(keys))))  # once and for all
+    even = qmc.Halton(len(keys), rng=0).random(points)  # once and for all
+    drawn = np.exp(low + (high - low) * even)
     return [{key: float(f"{x:.3g}") for key, x in zip(keys, row, strict=True)} for row in drawn]
 
 
@@ -242,5 +246,6 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     return (
         f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "
         f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
-        "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
+        "A point's α belongs to its λ and η, so that of few points the choice is coarse. Differences "
+        "are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
     )
