@@ -22,7 +22,7 @@ from experiments.paper_corpora import PAPER, stand_in
 from experiments.plans import Plan
 from experiments.tasks import Job, Script, Task, state_of
 from gramrun.caches import cache_bytes
-from gramrun.config import BaselineConfig
+from gramrun.config import BaselineConfig, RunConfig
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import STATE_FLOATS, peak_memory
@@ -125,10 +125,11 @@ def predict_run(
         cost = model.gram_error if task.command == "gram-error" else model.train
         seconds = cost(config, corpus)
     companions = companion_dim(config, corpus)
-    peak = peak_memory(config, corpus, companions)
     sections = [config.estimator]
     if task.command == "gram-error":
         sections += config.gram_error.estimators
+        config = _without_ranking(config)
+    peak = peak_memory(config, corpus, companions)
     caches = [cache_bytes(config, section, corpus, companions) for section in sections]
     whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
     return Prediction(
@@ -140,6 +141,12 @@ def predict_run(
         peak.total + sum(caches[1:]),
         whole * (config.train.checkpoints_kept + 1),
     )
+
+
+def _without_ranking(config: RunConfig) -> RunConfig:
+    """The configuration as ``gramrun gram-error`` sees it, which evaluates nothing."""
+    least = {"splits": ("validation",), "left_items": 1, "candidates": 1}
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update=least)})
 
 
 def _table(name: str, found: Sequence[Prediction], corpus: PreparedCorpus | None) -> list[str]:

@@ -131,6 +131,24 @@ def test_what_is_done_is_counted_and_tells_how_long_the_rest_takes(tmp_path, mon
     assert unknown.seconds is None and unknown.memory == 0
 
 
+def test_gramian_errors_rank_nothing_and_hold_every_watchers_caches():
+    """Beside training of the same model: no evaluation, and two caches an estimator more."""
+    corpora = {"wikipedia-simple": stand_in("wikipedia-simple", PAPER["wikipedia-simple"])}
+    settings = (
+        "gram_error.estimators=[{name: sagram, cache: pair}, {name: sagram, beta: 1/n, cache: pair}]",
+    )
+    jobs = [
+        run_task("train", "wikipedia-simple", "paper-sampling", seed=0),
+        run_task("gram-error", "wikipedia-simple", "gram-error", "gram_error.estimators=[]", seed=0),
+        run_task("gram-error", "wikipedia-simple", "gram-error", *settings, seed=0),
+    ]
+    trained, plain, watched = (p.memory for p in dry_run.predict(jobs, corpora))
+    assert plain < trained
+    assert watched - plain == pytest.approx(
+        2 * 2 * 4_140_000 * 64 * 4, rel=0.02
+    )  # process memory moves a little
+
+
 def test_what_does_not_fit_is_named():
     task = run_task("train", "wikipedia-en", "paper-sogram", seed=0)
     big = dry_run.Prediction(task, "new", 1, 1.0, "timings", 100, 50)
