@@ -62,5 +62,6 @@ def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance:
             for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     key = {f"a loss of {tolerance:.0%}": _TOLERANCE}
-    put_legend(figure, styles | key, frame.groupby("estimator")["seed"].nunique(), len(sizes))
+    seeds = frame.groupby(["items", "dim", "estimator", "batch"])["seed"].nunique()
+    put_legend(figure, styles | key, seeds, len(sizes))
     return figure
