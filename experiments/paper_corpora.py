@@ -82,7 +82,10 @@ PAPER = {
 
 @dataclass(frozen=True)
 class CountedPairs(Pairs):
-    """Pairs of which only the number is real: `left` and `right` hold every item that occurs, once."""
+    """Pairs of which only the number is real: `right` holds every item that occurs, once.
+
+    So does `left` of the training pairs; that of the validation pairs holds each as often as they are even.
+    """
 
     count: int
 
@@ -137,9 +140,10 @@ def stand_in(name: str, sizes: CorpusSizes) -> PreparedCorpus:
         empty = tuple(Feature(f.name, f.vocabulary, nothing, nothing) for f in features)
         return Side(features[0].vocabulary, items, empty)
 
-    def pairs(count: int) -> CountedPairs:
-        left, right = (np.arange(min(n, count)) for n in (sizes.left_items, sizes.right_items))
-        return CountedPairs(left, right, None, count)
+    def pairs(count: int, left: np.ndarray) -> CountedPairs:
+        return CountedPairs(left, np.arange(min(sizes.right_items, count)), None, count)
+
+    held_out = np.arange(sizes.validation_pairs, dtype=np.int64) * sizes.left_items // sizes.validation_pairs
 
     def even(items: int) -> np.ndarray:
         return np.broadcast_to(np.float64(sizes.train_pairs / items), (items,))
@@ -150,8 +154,8 @@ def stand_in(name: str, sizes: CorpusSizes) -> PreparedCorpus:
         left=side(sizes.left_items, sizes.left),
         right=side(sizes.right_items, sizes.right),
         vocabulary_sizes=sizes.vocabularies,
-        train=pairs(sizes.train_pairs),
-        validation=pairs(sizes.validation_pairs),
+        train=pairs(sizes.train_pairs, np.arange(min(sizes.left_items, sizes.train_pairs))),
+        validation=pairs(sizes.validation_pairs, held_out.astype(np.int32)),
         left_frequency=even(sizes.left_items),
         right_frequency=even(sizes.right_items),
     )

@@ -190,11 +190,11 @@ def judgement(frame: pd.DataFrame, dataset: str) -> str:
     if ahead:
         parts.append("ahead of sampling: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in ahead))
     if behind:
-        parts.append("behind it: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in behind))
+        parts.append("behind sampling: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in behind))
     if rest := [label for label in others if label not in ahead + behind]:
         widest = max(rest, key=lambda label: abs(np.mean(lifts(frame, label))))
         parts.append(
-            f"not told apart from it: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, {widest})"
+            f"not told apart from sampling: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, {widest})"
         )
     floor = frame["popularity"].iloc[0]
     best = max(float(np.mean(column(frame, label, "validation"))) for label in frame["label"].unique())

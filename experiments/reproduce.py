@@ -1,6 +1,7 @@
 """The main job: raw files → shards → runs → figures, tables and verdicts on the paper's claims.
 
     python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets NAME...] [--seeds SEED...]
+                                    [--dry-run]
 
 Every step is skipped where it is done already, so a second call does only what is missing. Writes
 results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item.
@@ -19,6 +20,7 @@ from typing import Protocol, cast
 
 from experiments.claims import gather, judge, load_claims, write_verdicts
 from experiments.datasets import DATASETS, prepare
+from experiments.dry_run import dry_run
 from experiments.forecast import in_words
 from experiments.html_report import write_html
 from experiments.plans import Plan, load_profile, profiles
@@ -162,6 +164,7 @@ def main() -> int:
     parser.add_argument("--items", nargs="+", metavar="NAME", help="only these items of the profile")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     arguments = parser.parse_args()
     results = Path("results") / arguments.profile
     plans = load_profile(arguments.profile, results)
@@ -170,6 +173,9 @@ def main() -> int:
     except InputError as error:
         parser.error(f"{arguments.profile} {error}")
     try:
+        if arguments.dry_run:
+            print(dry_run(plans))
+            return 0
         report = reproduce(plans, arguments.profile, results)
     except GramrunError as error:
         print(f"reproduce: {error}", file=sys.stderr)

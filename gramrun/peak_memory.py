@@ -236,9 +236,13 @@ def evaluation_bytes_apart(config: RunConfig, corpus: PreparedCorpus) -> tuple[i
 
 def _ranked(config: RunConfig, corpus: PreparedCorpus, split: str) -> _Ranked:
     settings, pairs = config.evaluation, corpus.pairs(split)
-    left_items, starts = distinct_rows(pairs.left)
-    relevant = np.diff(starts, append=len(pairs))
-    unranked = relevant + corpus.left_frequency[left_items] if split == "validation" else relevant
+    if split == "train":
+        left_items = np.flatnonzero(corpus.left_frequency)
+        relevant = unranked = corpus.left_frequency[left_items]
+    else:
+        left_items, starts = distinct_rows(pairs.left)
+        relevant = np.diff(starts, append=len(pairs))
+        unranked = relevant + corpus.left_frequency[left_items]
     left = min(len(left_items), settings.left_items or len(left_items))
     share = left / len(left_items)
     met = np.zeros(corpus.right.items, dtype=bool)

@@ -56,9 +56,9 @@ def test_a_verdict_turns_with_its_numbers():
         frame(sampling=[0.1]), "d"
     )
     behind = rankings.judgement(frame(sampling=[0.11, 0.22, 0.111], other=[0.1, 0.2, 0.1]), "d")
-    assert "behind it: other, -9" in behind
+    assert "behind sampling: other, -9" in behind
     unclear = rankings.judgement(frame(sampling=[0.1, 0.1, 0.1], other=[0.2, 0.05, 0.1]), "d")
-    assert "not told apart from it: other" in unclear
+    assert "not told apart from sampling: other" in unclear
 
 
 def test_intervals_and_spreads():

@@ -26,9 +26,9 @@ def points_figure(
     """A row for each method, with a point for each seed and a line over their range.
 
     Args:
-        frame: one row for each number, with the columns ``panel``, ``label``, ``series`` and ``value``; panels
-            and rows keep the order of first mention, from the top. What is not finite is drawn hollow, behind
-            `limit`.
+        frame: one row for each number, with the columns ``panel``, ``label``, ``series`` and ``value``;
+            panels and rows keep the order of first mention, from the top. What is not finite is drawn
+            hollow, behind `limit`.
         value_label: what the numbers are.
         limit: the end of the axis; needed where a value is not finite.
         beyond: what the legend calls a hollow point.
