@@ -194,7 +194,8 @@ def judgement(frame: pd.DataFrame, dataset: str) -> str:
     if rest := [label for label in others if label not in ahead + behind]:
         widest = max(rest, key=lambda label: abs(np.mean(lifts(frame, label))))
         parts.append(
-            f"not told apart from sampling: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, {widest})"
+            f"not told apart from sampling: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, "
+            f"{widest})"
         )
     floor = frame["popularity"].iloc[0]
     best = max(float(np.mean(column(frame, label, "validation"))) for label in frame["label"].unique())
