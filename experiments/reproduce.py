@@ -1,7 +1,7 @@
 """The main job: raw files → shards → runs → figures, tables and verdicts on the paper's claims.
 
     python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets NAME...] [--seeds SEED...]
-                                    [--dry-run]
+                                    [--finished] [--dry-run]
 
 Every step is skipped where it is done already, so a second call does only what is missing. Writes
 results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item.
@@ -54,15 +54,25 @@ def corpora(plan: Plan) -> list[str]:
     return [*plan.datasets, *(more(plan) if more else ())]
 
 
-def reproduce(plans: Sequence[Plan], profile: str, results: Path) -> Path:
+def reproduce(plans: Sequence[Plan], profile: str, results: Path, *, finished: bool = False) -> Path:
     """Do everything that the plans ask for; return the report's path.
 
+    Args:
+        plans: of the profile, or a part of it.
+        profile: its name.
+        results: where the report goes.
+        finished: run nothing, and report what is finished.
+
     Raises:
-        RunError: when a run fails, or no corpus can be had.
+        RunError: when a run fails, no corpus can be had, or nothing is finished.
     """
     started = time.monotonic()
-    plans, absent = prepare_all(plans)
-    run_tasks(plans)
+    absent: dict[str, str] = {}
+    if finished:
+        plans = finished_only(plans)
+    else:
+        plans, absent = prepare_all(plans)
+        run_tasks(plans)
     print("drawing and writing", flush=True)
     sections = []
     for plan in plans:
@@ -124,6 +134,28 @@ def prepare_all(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
     ], absent
 
 
+def finished_only(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans with those corpora alone on which all runs are finished.
+
+    Items that say ``PARTIAL = True`` tell of whatever runs there are, and stay.
+
+    Raises:
+        RunError: when nothing is finished.
+    """
+
+    def is_done(plan: Plan) -> bool:
+        return all(state_of(job) == "done" for job in item_of(plan).tasks(plan))
+
+    kept = []
+    for plan in plans:
+        datasets = tuple(name for name in plan.datasets if is_done(replace(plan, datasets=(name,))))
+        if datasets or (not plan.datasets and (getattr(item_of(plan), "PARTIAL", False) or is_done(plan))):
+            kept.append(replace(plan, datasets=datasets))
+    if not kept:
+        raise RunError("no item of the profile has finished runs; leave out --finished to make them")
+    return kept
+
+
 def run_tasks(plans: Sequence[Plan]) -> None:
     """Run what the items ask for, together, until none asks for more.
 
@@ -136,6 +168,11 @@ def run_tasks(plans: Sequence[Plan]) -> None:
             print(f"all {len(tasks)} runs are done", flush=True)
             return
         run_all(tasks)
+        # Else it would be asked for again, for ever: another version of gramrun made its configuration, say.
+        if undone := [task for task in tasks if state_of(task) != "done"]:
+            raise RunError(
+                f"{undone[0].output}: was run, but is not what was asked for; remove it and try again"
+            )
 
 
 def write_report(sections: Sequence[Section], absent: Mapping[str, str], profile: str, results: Path) -> Path:
@@ -164,6 +201,7 @@ def main() -> int:
     parser.add_argument("--items", nargs="+", metavar="NAME", help="only these items of the profile")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
+    parser.add_argument("--finished", action="store_true", help="run nothing, report what is finished")
     parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     arguments = parser.parse_args()
     results = Path("results") / arguments.profile
@@ -176,7 +214,7 @@ def main() -> int:
         if arguments.dry_run:
             print(dry_run(plans))
             return 0
-        report = reproduce(plans, arguments.profile, results)
+        report = reproduce(plans, arguments.profile, results, finished=arguments.finished)
     except GramrunError as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return error.exit_code

@@ -104,6 +104,8 @@ def test_the_main_job_at_toy_size(toy, capsys):
     # What was done is not done again, and items share their runs: 3 of the paper's methods, 3 recommended
     # ones (sampling and SOGram at two α) and a trajectory, each with two seeds.
     made = times(Path("results"))
+    part = reproduce.finished_only([*plans_of(toy), replace(plans_of(toy)[1], seeds=(0, 5))])
+    assert part == plans_of(toy)
     assert len({p.parent for p in made}) == 14
     capsys.readouterr()
     assert reproduce.reproduce(plans_of(toy), "test", toy) == path

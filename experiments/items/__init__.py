@@ -10,5 +10,7 @@ and may have a third:
 
     corpora(plan) -> list[str]     data sets that it needs beside ``plan.datasets``
 
+An item may say ``PARTIAL = True`` where its section tells of whatever runs are finished.
+
 `python -m experiments.reproduce` runs the tasks of all items of a profile together and writes the report.
 """

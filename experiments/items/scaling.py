@@ -48,6 +48,7 @@ from gramrun.plotting.scaling import scaling_figure
 from gramrun.training import Trainer
 
 CORPUS = "planted-clusters"
+PARTIAL = True  # it tells of the sizes that are finished
 GRAMIANS = "gramians.json"
 EXACT = ("exact",)
 
