@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -71,12 +72,16 @@ def run_all(tasks: Sequence[Job]) -> None:
 
 
 def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forecast, cores: int) -> str:
-    """In words, for tasks that have begun or will, in this order."""
-    known = {task: forecast.seconds(task) for task in tasks}
-    if None in known.values():
+    """In words, for tasks that have begun or will, in this order; unknown ones count as the others' mean."""
+    forecasts = [forecast.seconds(task) for task in tasks]
+    known = [seconds for seconds in forecasts if seconds is not None]
+    if tasks and not known:
         return "time left not known yet"
     now = time.monotonic()
-    left = [max(0.0, (known[task] or 0.0) - (now - began.get(task, now))) for task in tasks]
+    left = [
+        max(0.0, (statistics.fmean(known) if seconds is None else seconds) - (now - began.get(task, now)))
+        for task, seconds in zip(tasks, forecasts, strict=True)
+    ]
     return f"about {in_words(together(left, cores))} left"
 
 

@@ -155,3 +155,19 @@ def test_the_words_on_the_known_optimum_turn_with_their_numbers():
     assert "2 of 4 runs end within 1% of F*; most seeds do not arrive in 40 epochs under b." in item.verdict(
         frame, 40
     )
+
+
+def test_the_time_that_is_left(monkeypatch):
+    """Three runs of 60 s, one begun 20 s ago, and one of which nothing is known, on two cores."""
+
+    class Known:
+        def seconds(self, task):
+            return None if task == "new" else 60.0
+
+    monkeypatch.setattr(scheduling.time, "monotonic", lambda: 100.0)
+    assert (
+        scheduling._time_left(["a", "b", "c", "new"], {"a": 80.0}, Known(), 2) == "about 2 min left"
+    )  # 40 + 60, 60 + 60
+    assert scheduling._time_left(["a", "b"], {"a": 80.0, "b": 10.0}, Known(), 2) == "about 40 s left"
+    assert scheduling._time_left(["new"], {}, Known(), 2) == "time left not known yet"
+    assert scheduling._time_left([], {}, Known(), 2) == "about 0 s left"
