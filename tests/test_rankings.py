@@ -92,8 +92,10 @@ def test_where_two_learning_rates_change_places():
 
 def test_late_and_early_errors():
     """Of 10 steps, the last fifth is 9 and 10, and the first tenth 1."""
-    found = gramian_errors.measured("d", errors_of({0.1: lambda t: float(t)}))
+    found = gramian_errors.measured("d", errors_of({0.1: lambda t: float(t)}), pairs=640)
     assert found == {
+        "d/trajectory steps": (10,),
+        "d/trajectory passes B=128": (2,),
         "d/SOGram α=0.1/left error B=128": (9.5, 9.5),
         "d/SOGram α=0.1/left early error B=128": (1, 1),
     }

@@ -33,11 +33,12 @@ def section(plan: Plan) -> Section:
             Table(
                 dataset,
                 f"{dataset}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {100 * gramian_errors.LATE:.0f} % of "
-                f"{frame['step'].max():,} steps; ± over {len(plan.seeds)} seeds.",
+                f"{frame['step'].max():,} steps; ± over {len(plan.seeds)} seeds. "
+                + gramian_errors.conditions(frame, gramian_errors.pairs_of(dataset)),
                 gramian_errors.table(frame),
             )
         )
-        measured |= gramian_errors.measured(dataset, frame)
+        measured |= gramian_errors.measured(dataset, frame, gramian_errors.pairs_of(dataset))
         words.append(_order(dataset, frame))
     return Section(
         plan.item,
