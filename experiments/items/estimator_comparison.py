@@ -15,7 +15,7 @@ METHODS = (
     Method("SOGram debiased α=0.01", "sogram", ("estimator.alpha=0.01",)),
     Method("SAGram β=1, per item", "sagram"),
     Method("exact Gramian", "exact"),
-    Method("hidden towers, SOGram debiased α=0.1", "hidden-sogram"),
+    Method("hidden towers with SOGram debiased α=0.1", "hidden-sogram"),
 )
 
 
