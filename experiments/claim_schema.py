@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,8 +15,51 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from gramrun.errors import InputError
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
-Measure = Literal["ratio", "difference", "value", "count", "interior peak"]
+Measure = Literal[
+    "ratio",
+    "difference",
+    "ratio between corpora",
+    "difference between corpora",
+    "contrast",
+    "value",
+    "count",
+    "interior peak",
+]
+TWO_SIDED = ("ratio", "difference", "ratio between corpora", "difference between corpora", "contrast")
 Name = str | tuple[str, str]  # of a measurement, or of two whose quotient it is
+
+
+class Need(BaseModel):
+    """What must be so before a claim says anything: a measurement that is large enough in every seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field(min_length=1)
+    at_least: float | str = Field(union_mode="left_to_right")
+
+    @model_validator(mode="after")
+    def _is_a_number(self) -> Self:
+        if isinstance(self.at_least, str) and not re.fullmatch(r"\d+(/\{\w+\})?", self.at_least):
+            raise ValueError("at_least: is a number, or one over a placeholder, as 3/{α}")
+        return self
+
+    def least(self, case: Mapping[str, str]) -> float:
+        """The number itself, of one case."""
+        if not isinstance(self.at_least, str):
+            return self.at_least
+        top, _, bottom = self.at_least.format(**case).partition("/")
+        return float(top) / float(bottom or 1)
+
+    def unmet(self, case: Mapping[str, str], value: float) -> str:
+        """That a value is too small, in words: "trajectory too short: 600 steps, 3,000 needed"."""
+        what = self.name.format(**case).rpartition("/")[2]
+        least = number(self.least(case))
+        unit, _, batch = what.removeprefix("trajectory ").partition(" B=")
+        if unit not in ("steps", "passes"):
+            return f"{what}: {number(value)}, {least} needed"
+        subject = "trajectory" if what.startswith("trajectory ") else "training"
+        size = f" with B = {batch}" if batch else ""
+        return f"{subject} too short: {number(value)} {unit}{size}, {least} needed"
 
 
 class Claim(BaseModel):
@@ -37,15 +81,19 @@ class Claim(BaseModel):
     above: float | None = None
     below: float | None = None
     why: str = Field(min_length=3)
+    needs: tuple[Need, ...] = ()
     untested: str | None = None
-    command: str = "make reproduce PROFILE={profile}"
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if not self.each.get("dataset") or not all(self.each.values()):
             raise ValueError("each: needs a dataset, and a value for each placeholder")
-        if (self.right is not None) != (self.measure in ("ratio", "difference")):
-            raise ValueError(f"right: belongs to a ratio or a difference, not to a {self.measure}")
+        if (self.right is not None) != (self.measure in TWO_SIDED):
+            raise ValueError(
+                f"right: belongs to a ratio, a difference or a contrast, not to a {self.measure}"
+            )
+        if self.measure == "contrast" and isinstance(self.left, str) | isinstance(self.right, str):
+            raise ValueError("left and right: are two names each in a contrast")
         if sum(limit is not None for limit in (self.between, self.above, self.below)) != 1:
             raise ValueError("needs one of between, above and below")
         if (self.between is None) != (self.expected is None):
@@ -78,11 +126,21 @@ class Claim(BaseModel):
         if self.measure == "count":
             return left[0][1]
         shared = {what for _, what in (*left, *right)}
+        if self.measure == "contrast":
+            own, other = (_told(side, whole=True) for side in (left, right))
+            return f"the lesser of {own} and {own} ÷ {other}"
         prefix = f"{shared.pop()}: " if len(shared) == 1 else ""
         sides = [_told(side, whole=not prefix) for side in (left, right) if side]
         if self.measure == "interior peak":
             return f"{prefix}{sides[0]}, its best within the grid ÷ the better end of the grid"
-        return prefix + {"ratio": " ÷ ", "difference": " − "}.get(self.measure, "").join(sides)
+        sign = {"ratio": " ÷ ", "difference": " − "}.get(self.measure.partition(" ")[0], "")
+        return prefix + sign.join(sides)
+
+    def names(self, case: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names on the left and on the right, of one case; two names are a quotient."""
+        sides = ((side,) if isinstance(side, str) else side or () for side in (self.left, self.right))
+        left, right = (tuple(name.format(**case) for name in side) for side in sides)
+        return left, right
 
     def cases(self) -> list[dict[str, str]]:
         """What stands for the placeholders: every combination of their values."""
@@ -95,7 +153,7 @@ def _labels(name: Name | None) -> list[tuple[str, str]]:
     parts = (name,) if isinstance(name, str) else name or ()
     plain = [re.sub(r" ?\w=\{\w+\}|\{\w+\}/?| ?\w=\*", "", part) for part in parts]
     splits = [part.rpartition("/") for part in plain]
-    return [(label.replace("/", " "), what) for label, _, what in splits]
+    return [(" ".join(label.replace("/", " ").split()), what) for label, _, what in splits]
 
 
 def _told(side: list[tuple[str, str]], *, whole: bool) -> str:

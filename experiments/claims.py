@@ -1,19 +1,22 @@
 """Does a claim of the paper hold? experiments/claims.yaml and what sections measured, made into verdicts.
 
 The rule. Left and right are compared seed by seed (the same seed has the same batches and parameters), and
-the mean of the comparisons gets a 95 % interval by Student's t. A claim says where that value should be:
-between two numbers around the paper's, or above or below a bound.
+the mean of the comparisons gets a 95 % interval by Student's t. Between corpora nothing pairs the seeds:
+there it is Welch's interval, of ratios by way of their logarithms. A claim says where that value should be:
+between two numbers around the paper's, or strictly above or below a bound.
 
 ==============  =====================================================================================
 PASS            the whole interval is between the two numbers, or on the claimed side of the bound
 FAIL            none of it is
-NOT DECIDED     the interval reaches across a limit: more seeds would tell
-NOT TESTED HERE a measurement is missing, or there are fewer than two seeds and so no interval
+NOT DECIDED     the interval reaches across a limit, or is a tie on it: more seeds would tell
+NOT TESTED HERE a measurement is missing, a need of the claim is not met (its runs were too short to speak of
+                it), or there are fewer than two seeds and so no interval
 ==============  =====================================================================================
 
-A seed that never got there counts as infinite; then the interval is from the least to the greatest value.
-Of twenty intervals of 95 % about one misses the truth: a claim that holds on every corpus is surer than one
-row.
+A contrast is of two claims that must hold together (left is above the bound, and so is left ÷ right): its
+interval has the lesser of both lower ends and the lesser of both upper ends. A seed that never got there
+counts as infinite; then the interval is from the least to the greatest value. Of twenty intervals of 95 %
+about one misses the truth: a claim that holds on every corpus is surer than one row.
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.claim_schema import Claim, Name, exactly, load_claims, number
-from experiments.sections import Section, Seeds, interval
+from experiments.claim_commands import command
+from experiments.claim_schema import Claim, exactly, load_claims, number
+from experiments.claim_values import Values, compare, estimate
+from experiments.sections import Section, Seeds
 from gramrun import runs
 
 __all__ = ["Claim", "Outcome", "Verdict", "gather", "judge", "load_claims", "rejudge", "write_verdicts"]
-
-Values = dict[str, Seeds]  # measurements by name
 
 
 class Outcome(StrEnum):
@@ -60,7 +63,8 @@ class Verdict:
         outcome: by the rule of this module.
         reason: in words, with the numbers.
         command: what measures it.
-        measured: the numbers behind it, one a seed, by name.
+        seeds: how many it has; the fewer, of two corpora.
+        measured: the numbers behind it, one a seed, by name; those of the claim's needs included.
         missing: the names of those that there are not.
     """
 
@@ -73,6 +77,7 @@ class Verdict:
     outcome: Outcome
     reason: str
     command: str
+    seeds: int = 0
     measured: Values = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
@@ -110,36 +115,32 @@ def judge(claims: Sequence[Claim], measured: Mapping[str, Seeds], profile: str =
 
 def _judge(claim: Claim, case: dict[str, str], measured: Mapping[str, Seeds], profile: str) -> Verdict:
     used, missing = _find(claim, case, measured)
-    values = () if missing else _compare(claim, case, used)
-    estimate, low, high = _estimate(claim, values)
+    needed, unmet = _needs(claim, case, measured)
+    values = () if missing else compare(claim, case, used)
+    middle, low, high = estimate(claim, values, used)
     if missing:
-        outcome, reason = (
-            Outcome.NOT_TESTED,
-            claim.untested or f"not measured by this profile: {', '.join(missing)}",
-        )
-    elif fault := _fault(claim, used, values):
+        reason = claim.untested or f"not measured by this profile: {', '.join(missing)}"
+        outcome = Outcome.NOT_TESTED
+    elif fault := unmet or _fault(claim, case, values, used, needed):
         outcome, reason = Outcome.NOT_TESTED, fault
+        middle, low, high = (math.nan,) * 3 if unmet else (middle, low, high)
     else:
-        outcome = _outcome(low, high, *claim.limits)
-        reason = _reason(claim, outcome, len(values), estimate, low, high)
+        outcome = _outcome(claim, low, high)
+        reason = _reason(claim, outcome, _seeds(values), middle, low, high)
     return Verdict(
         claim=claim,
         dataset=case["dataset"],
         case=", ".join(_told(name, value) for name, value in case.items() if name != "dataset"),
-        estimate=estimate,
+        estimate=middle,
         low=low,
         high=high,
         outcome=outcome,
         reason=reason,
-        command=claim.command.format(profile=_profile_for(case["dataset"]) if missing else profile),
-        measured=used,
+        command=command(claim, case, profile, measured=not missing),
+        seeds=_seeds(tuple(used.values())),
+        measured=used | needed,
         missing=tuple(missing),
     )
-
-
-def _profile_for(dataset: str) -> str:
-    """The profile that measures what this one does not: only `paper` has the paper's own corpora."""
-    return "paper" if dataset.startswith("wikipedia-") or dataset == "movielens-10m" else "standard"
 
 
 def _told(placeholder: str, value: str) -> str:
@@ -147,81 +148,66 @@ def _told(placeholder: str, value: str) -> str:
     return f"{placeholder} = {value}" if len(placeholder) == 1 else value
 
 
-def _names(name: Name | None, case: Mapping[str, str]) -> tuple[str, ...]:
-    parts = () if name is None else (name,) if isinstance(name, str) else name
-    return tuple(part.format(**case) for part in parts)
+def _seeds(values: Sequence[Seeds]) -> int:
+    return min(map(len, values), default=0)
 
 
 def _find(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[Values, list[str]]:
-    """The measurements that a claim needs, and the names of those that are missing."""
+    """The measurements that a claim compares, and the names of those that are missing."""
+    left, right = claim.names(case)
     if claim.measure == "interior peak":
-        prefix, _, suffix = _names(claim.left, case)[0].partition("*")
+        prefix, _, suffix = left[0].partition("*")
         pattern = re.compile(re.escape(prefix) + r"([0-9.e+-]+)" + re.escape(suffix))
         found = {float(match[1]): name for name in measured if (match := pattern.fullmatch(name))}
         used = {found[key]: tuple(measured[found[key]]) for key in sorted(found)}
         return used, [] if len(used) >= 3 else [f"three values of {prefix}*{suffix}"]
-    names = (*_names(claim.left, case), *_names(claim.right, case))
+    names = (*left, *right)
     missing = [name for name in dict.fromkeys(names) if name not in measured]
     return {name: tuple(measured[name]) for name in names if name in measured}, missing
 
 
-def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> Seeds:
-    """What the claim compares, seed by seed; empty when the seeds are not as many on all sides."""
-    if len({len(values) for values in used.values()}) != 1:
-        return ()
-    if claim.measure == "interior peak":
-        rows = np.array(list(used.values()))
-        inner = rows[1:-1][np.argmax(rows[1:-1].mean(axis=1))]
-        end = rows[[0, -1]][np.argmax(rows[[0, -1]].mean(axis=1))]
-        return _tuple(_divide(inner, end))
-    left = _side(_names(claim.left, case), used)
-    if claim.right is None:
-        return _tuple(left)
-    right = _side(_names(claim.right, case), used)
-    return _tuple(_divide(left, right) if claim.measure == "ratio" else left - right)
+def _needs(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[Values, str | None]:
+    """What a claim's needs are judged by, and which of them is not met, if one is not."""
+    found, unmet = {}, None
+    for need in claim.needs:
+        name = need.name.format(**case)
+        values = tuple(measured.get(name, ()))
+        if not values:
+            unmet = unmet or f"not known whether its runs are long enough: no {name}"
+            continue
+        found[name] = values
+        if not min(values) >= need.least(case):
+            unmet = unmet or need.unmet(case, min(values))
+    return found, unmet
 
 
-def _side(names: tuple[str, ...], used: Values) -> np.ndarray:
-    sides = [np.array(used[name]) for name in names]
-    return sides[0] if len(sides) == 1 else _divide(*sides)
-
-
-def _divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Quotients; what is divided by zero has none."""
-    quotients: np.ndarray = np.divide(left, right, out=np.full(left.shape, np.nan), where=right != 0)
-    return quotients
-
-
-def _tuple(values: np.ndarray) -> Seeds:
-    return tuple(float(value) for value in values)
-
-
-def _fault(claim: Claim, used: Values, values: Seeds) -> str | None:
+def _fault(
+    claim: Claim, case: Mapping[str, str], values: Sequence[Seeds], used: Values, needed: Values
+) -> str | None:
     """Why the values say nothing, if they do."""
     if not values:
         return "not as many seeds on all sides: " + ", ".join(f"{n} has {len(v)}" for n, v in used.items())
-    if any(math.isnan(value) for value in values):
-        return "a seed gave no number: " + ", ".join(name for name in used)
+    if any(math.isnan(value) for row in values for value in row):
+        if never := sum(all(map(math.isinf, seed)) for seed in zip(*used.values(), strict=False)):
+            lengths = "".join(f" in {number(min(v))} {n.split()[-1]}" for n, v in needed.items())
+            memory = f"; 1/α = {number(1 / float(case['α']))}" if "α" in case else ""
+            return f"neither side got there{lengths}, in {never} of {_seeds(values)} seeds{memory}"
+        return "a seed gave no number: " + ", ".join(used)
+    if claim.measure == "ratio between corpora" and min(map(min, values)) <= 0:
+        return "a ratio of what is not above zero: " + ", ".join(used)
     if claim.measure == "count":
-        return None if len(set(values)) == 1 else "a count that differs between seeds"
-    return "one seed gives no interval" if len(values) < 2 else None
+        return None if len(set(values[0])) == 1 else "a count that differs between seeds"
+    return "one seed gives no interval" if _seeds(values) < 2 else None
 
 
-def _estimate(claim: Claim, values: Seeds) -> tuple[float, float, float]:
-    """The mean over seeds and its interval."""
-    if not values or any(math.isnan(value) for value in values):
-        return math.nan, math.nan, math.nan
-    if claim.measure == "count":
-        return values[0], min(values), max(values)
-    if any(math.isinf(value) for value in values):
-        return float(np.median(values)), min(values), max(values)
-    return float(np.mean(values)), *interval(values)
-
-
-def _outcome(low: float, high: float, least: float, greatest: float) -> Outcome:
-    if least <= low and high <= greatest:
-        return Outcome.PASS
-    return Outcome.FAIL if high < least or low > greatest else Outcome.NOT_DECIDED
+def _outcome(claim: Claim, low: float, high: float) -> Outcome:
+    """A bound is strict: what lies on it is on neither side."""
+    least, greatest = claim.limits
+    if claim.between:
+        holds, fails = least <= low and high <= greatest, high < least or low > greatest
+    else:
+        holds, fails = least < low and high < greatest, high < least or low > greatest
+    return Outcome.PASS if holds else Outcome.FAIL if fails else Outcome.NOT_DECIDED
 
 
 def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: float, low: float, high: float) -> str:
@@ -235,6 +221,8 @@ def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: float, low: fl
         least, greatest = claim.limits
         side = f"above {exactly(greatest)}" if low > greatest else f"below {exactly(least)}"
         return f"{told}: all of it {side}"
+    if low == high:
+        return f"{told}: a tie, so not decided"
     return f"{told}: not all of it {claim.wanted}, so not decided"
 
 
