@@ -81,7 +81,7 @@ def html(report: Report) -> str:
             ids={part.section.name: part.id for part in parts},
             summary=claim_tables.summary(report.verdicts),
             tally=claim_tables.tally(report.verdicts),
-            rule=claim_tables.RULE,
+            rule=claim_tables.rule(report.verdicts),
             claims=claim_tables.claim_lines(report.verdicts),
             comparisons=claim_tables.comparisons(report.verdicts),
             untested=claim_tables.untested(report.verdicts),

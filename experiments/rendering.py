@@ -82,7 +82,7 @@ def markdown(report: Report) -> str:
         "## The paper's claims",
         f"{claim_tables.summary(report.verdicts)} By comparison: {counts}.",
         _claims_table(report),
-        claim_tables.RULE,
+        claim_tables.rule(report.verdicts),
         "### Every comparison",
         _comparisons_table(report),
         "### Claims that were not tested here",
@@ -120,7 +120,8 @@ def _claims_table(report: Report) -> str:
             "here": ", ".join(f"**{outcome}** {count}" for outcome, count in line.counts.items()),
             "measured": f"{line.claim.compared}: {line.measured}",
             "where not": line.details or "–",
-            "not tested on": ", ".join(line.absent) or "–",
+            "on": ", ".join(line.corpora),
+            "not tested on": "; ".join(line.absent) or "–",
             "command": f"`{line.command}`",
         }
         for line in claim_tables.claim_lines(report.verdicts)

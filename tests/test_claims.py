@@ -9,7 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from experiments import claim_tables, claims, datasets
+from experiments import claim_tables, datasets
 from experiments.claim_schema import CLAIMS, Claim, load_claims, number
 from experiments.claims import Outcome, gather, judge, rejudge, write_verdicts
 from experiments.sections import Section
@@ -17,10 +17,6 @@ from gramrun.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference" / "claims.json"
-PREPARED_ELSEWHERE = {
-    "simple-scale",
-    "movielens-10m",
-}  # of `gramrun prepare`, with no config of their own yet
 WHOLE = {
     "id": "a-claim",
     "says": "One thing is smaller than another.",
@@ -50,11 +46,14 @@ def test_the_claims_are_whole_and_speak_of_corpora_that_there_are():
     loaded = load_claims()
     known = set(datasets.DATASETS) | {path.name for path in (ROOT / "configs").iterdir() if path.is_dir()}
     for claim in loaded:
-        assert set(claim.each["dataset"]) <= known | PREPARED_ELSEWHERE, claim.id
+        assert set(claim.each["dataset"]) <= known, claim.id
         for case in claim.cases():  # every placeholder is named in `each`, and every one of `each` is used
-            text = " ".join([*claims._names(claim.left, case), *claims._names(claim.right, case)])
+            text = " ".join(name for side in claim.names(case) for name in side)
             assert "{" not in text
-            assert all(value in text for value in case.values()), claim.id
+            told = {key: value for key, value in case.items() if value != "planted-clusters"}
+            assert all(value in text for value in told.values()), claim.id  # scaling's names have no corpus
+            for need in claim.needs:
+                assert need.least(case) > 0 and "{" not in need.name.format(**case)
     # Sections 4.1 to 4.3 and the three appendices with experiments are all spoken of.
     for source in ("Section 4.1", "Section 4.2", "Section 4.3", "Appendix B", "Appendix D", "Appendix E"):
         assert any(claim.source.startswith(source) for claim in loaded), source
@@ -83,6 +82,8 @@ def test_tolerances_are_by_the_two_rules_that_the_file_states():
         ({"id": "Not a name"}, "pattern"),
         ({"tolerance": 0.1}, "Extra inputs"),
         ({"measure": "quotient"}, "Input should be"),
+        ({"measure": "contrast"}, "two names each in a contrast"),
+        ({"needs": [{"name": "toy/steps", "at_least": "many"}]}, "is a number, or one over a placeholder"),
     ],
 )
 def test_a_claim_that_is_not_whole_is_refused(changes, message, tmp_path):
@@ -105,6 +106,13 @@ def test_two_claims_of_one_name_are_refused(tmp_path):
 
 PASS, FAIL, OPEN = Outcome.PASS, Outcome.FAIL, Outcome.NOT_DECIDED
 VALUE = {"measure": "value", "right": None, "below": None}
+CONTRAST = {
+    "measure": "contrast",
+    "left": ("{dataset}/a/v", "{dataset}/b/v"),
+    "right": ("{dataset}/a/t", "{dataset}/b/t"),
+    "below": None,
+    "above": 1.0,
+}
 PEAK = {**VALUE, "measure": "interior peak", "left": "{dataset}/a λ=*", "above": 1.0}
 
 
@@ -128,12 +136,19 @@ PEAK = {**VALUE, "measure": "interior peak", "left": "{dataset}/a λ=*", "above"
         (PEAK, {"a λ=1": (1.0, 1.1), "a λ=10": (2.0, 2.1), "a λ=100": (1.5, 1.57)}, PASS),
         (PEAK, {"a λ=1": (1.0, 1.1), "a λ=10": (2.0, 2.1), "a λ=100": (2.5, 2.6)}, FAIL),
         (PEAK, {"a λ=1": (1.0, 1.1), "a λ=10": (2.0, 2.1), "a λ=100": (1.5, 2.9)}, OPEN),
+        ({}, {"a_error": (1.0, 1.0, 1.0), "b_error": (1.0, 1.0, 1.0)}, OPEN),  # a tie is not below
+        ({"below": None, "above": 1.0}, {"a_error": (1.0, 1.0), "b_error": (1.0, 1.0)}, OPEN),
+        ({**VALUE, "measure": "count", "expected": 85e3, "between": (84e3, 86e3)}, {"a_error": (84e3,)}, PASS),
+        (CONTRAST, {"a_v": (1.2, 1.21), "b_v": (1.0, 1.0), "a_t": (1.0, 1.01), "b_t": (1.0, 1.0)}, PASS),
+        (CONTRAST, {"a_v": (0.9, 0.91), "b_v": (1.0, 1.0), "a_t": (0.5, 0.5), "b_t": (1.0, 1.0)}, FAIL),  # worse in both
+        (CONTRAST, {"a_v": (1.2, 1.21), "b_v": (1.0, 1.0), "a_t": (2.0, 2.1), "b_t": (1.0, 1.0)}, FAIL),  # more in training
+        (CONTRAST, {"a_v": (0.8, 1.3), "b_v": (1.0, 1.0), "a_t": (0.2, 0.21), "b_t": (1.0, 1.0)}, OPEN),
     ],
 )  # fmt: skip
 def test_made_measurements_get_the_verdict_that_they_must(changes, measured, outcome):
     found = verdict(made(**changes), **measured)
     assert found.outcome == outcome, found.reason
-    words = {PASS: "all of it ", FAIL: "all of it ", OPEN: "not decided"}
+    words = {PASS: "all of it ", FAIL: "all of it ", OPEN: "so not decided"}
     assert found.claim.measure == "count" or words[outcome] in found.reason
     assert found.low <= found.estimate <= found.high
 
@@ -192,19 +207,81 @@ def test_a_seed_that_never_got_there_counts_as_infinite():
     assert "∞" in verdict(claim, a_error=(0.1, inf), b_error=(1.0, 1.0)).reason
 
 
-def test_placeholders_make_a_row_each_with_the_profile_s_command():
-    claim = made(each={"dataset": ("x", "y"), "B": (1, 2)}, left="{dataset}/a {B}", right="{dataset}/b {B}")
-    found = judge([claim], {"y/a 2": (1.0, 1.1), "y/b 2": (2.0, 2.0)}, profile="quick")
-    assert [(v.dataset, v.case) for v in found] == [("x", "B = 1"), ("x", "B = 2"), ("y", "B = 1"), ("y", "B = 2")]  # fmt: skip
+def test_seeds_of_two_corpora_do_not_pair():
+    """Numbers that pair perfectly, and say little when they do not; by scipy's own test on logarithms."""
+    left, right = (1.0, 2.0, 4.0), (1.1, 2.2, 4.4, 3.0)
+    claim = made(measure="ratio between corpora")
+    found = verdict(claim, a_error=left, b_error=right)
+    wanted = stats.ttest_ind(np.log(left), np.log(right), equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((np.exp(wanted.low), np.exp(wanted.high)))
+    assert (found.outcome, found.seeds) == (OPEN, 3)
+    assert verdict(made(), a_error=left, b_error=right[:3]).outcome == PASS  # paired they would decide
+    assert "not above zero" in verdict(claim, a_error=(0.0, 1.0), b_error=(1.0, 2.0)).reason
+    plain = made(measure="difference between corpora", below=0.0)
+    found = verdict(plain, a_error=(-2.0, -2.1), b_error=(0.1, 0.2, 0.3))
+    wanted = stats.ttest_ind((-2.0, -2.1), (0.1, 0.2, 0.3), equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert found.outcome == PASS
+    assert "one seed" in verdict(plain, a_error=(1.0,), b_error=(0.1, 0.2)).reason
+
+
+@pytest.mark.parametrize(
+    ("need", "measured", "reason"),
+    [
+        ({"name": "{dataset}/trajectory steps", "at_least": 3000}, (600.0,), "trajectory too short: 600 steps, 3,000 needed"),
+        ({"name": "{dataset}/trajectory steps", "at_least": "3/{α}"}, (299.0,), "trajectory too short: 299 steps, 300 needed"),
+        ({"name": "{dataset}/trajectory passes B={B}", "at_least": 1}, (2.0, 0.5), "trajectory too short: 0.5 passes with B = 128, 1 needed"),
+        ({"name": "{dataset}/SOGram α={α}/steps", "at_least": "3/{α}"}, (75.0,), "training too short: 75 steps, 300 needed"),
+        ({"name": "{dataset}/a/largest speed-up", "at_least": 25}, (10.0,), "largest speed-up: 10, 25 needed"),
+    ],
+)  # fmt: skip
+def test_runs_that_are_too_short_for_a_claim_do_not_fail_it(need, measured, reason):
+    each = {"dataset": ("toy",), "α": ("0.01",), "B": ("128",)}
+    claim = made(each=each, needs=(need,))
+    name = need["name"].format(dataset="toy", α="0.01", B="128")
+    bad = {"toy/a/error": (2.0, 2.1), "toy/b/error": (1.0, 1.0)}
+    (short,) = judge([claim], bad | {name: measured})
+    assert (short.outcome, short.reason) == (Outcome.NOT_TESTED, reason)
+    (enough,) = judge([claim], bad | {name: (1e9,)})
+    assert (enough.outcome, enough.seeds) == (FAIL, 2)
+    (unknown,) = judge([claim], bad)
+    assert unknown.reason == f"not known whether its runs are long enough: no {name}"
+
+
+def test_what_neither_side_reached_says_after_how_long():
+    each = {"dataset": ("toy",), "α": ("0.001",)}
+    claim = made(each=each, needs=({"name": "toy/scale trajectory steps", "at_least": "3/{α}"},))
+    inf = math.inf
+    measured = {"toy/a/error": (inf, inf), "toy/b/error": (inf, 7.0), "toy/scale trajectory steps": (6000.0,)}
+    (found,) = judge([claim], measured)
+    assert found.outcome == Outcome.NOT_TESTED
+    assert found.reason == "neither side got there in 6,000 steps, in 1 of 2 seeds; 1/α = 1,000"
+
+
+def test_placeholders_make_a_row_each_with_the_command_that_measures_it():
+    corpora = ("enwik8", "simple-scale")
+    claim = made(each={"dataset": corpora, "B": (1, 2)}, left="{dataset}/a {B}", right="{dataset}/b {B}")
+    measured = {"simple-scale/a 2": (1.0, 1.1), "simple-scale/b 2": (2.0, 2.0)}
+    found = judge([claim], measured, profile="standard")
+    assert [(v.dataset, v.case) for v in found] == [
+        (dataset, f"B = {size}") for dataset in corpora for size in (1, 2)
+    ]
     assert [v.outcome == PASS for v in found] == [False, False, False, True]
-    commands = [v.command for v in found]  # what measured it, or what would
-    assert commands == ["make reproduce PROFILE=standard"] * 3 + ["make reproduce PROFILE=quick"]
-    paper = judge([made(each={"dataset": ("wikipedia-fr", "movielens-10m")})], {}, profile="quick")
-    assert {v.command for v in paper} == {"make reproduce PROFILE=paper"}
+    call = "python -m experiments.reproduce --profile {} --items gramian_error --datasets {}"
+    assert found[0].command == call.format("quick", "enwik8")  # another profile has it
+    assert found[3].command == call.format("standard", "simple-scale")
     (line,) = claim_tables.claim_lines(found)
-    assert line.counts == {PASS: 1}
-    assert line.details == ""
-    assert line.absent == ("x",)
+    assert (line.counts, line.details, line.corpora) == ({PASS: 1}, "", ("simple-scale†",))
+    assert line.absent == (
+        f"enwik8*: not in this profile ({found[0].command})",
+        f"simple-scale† (B = 1): not in this profile ({found[2].command})",
+    )
+    (paper,) = judge([made(each={"dataset": ("wikipedia-fr",)})], {}, profile="quick")
+    assert paper.command == call.format("paper", "wikipedia-fr")
+    (nowhere,) = judge([made(each={"dataset": ("enwik8-titles",)}, item="inner_products")], {})
+    assert nowhere.command == "no profile measures it"
+    two = made(measure="ratio between corpora", left="enwik8/a", right="simple-scale/a", item="trade_off")
+    assert judge([two], {})[0].command.endswith("--items trade_off --datasets enwik8 simple-scale")
 
 
 def test_sections_may_share_a_measurement_but_not_disagree():
@@ -222,7 +299,7 @@ def turned(factor):
         f"enwik8/{method}/left error B={size}": tuple(size_factor * scale * noise)
         for method, scale in (("sampling", 1.0), ("SOGram α=0.01", factor))
         for size, size_factor in ((128, 0.3), (1024, 0.1))
-    }
+    } | {"enwik8/trajectory steps": (600.0,)}
 
 
 def test_when_the_numbers_turn_the_words_turn():
@@ -230,7 +307,9 @@ def test_when_the_numbers_turn_the_words_turn():
     assert claim_tables.summary(good) != claim_tables.summary(bad)
     by_id = {line.claim.id: line for line in claim_tables.claim_lines(bad)}
     assert by_id["sogram-nearer-than-sampling"].counts == {FAIL: 2}
-    assert by_id["sogram-nearer-than-sampling"].details == "fails on enwik8"
+    assert "in 5 comparisons, which are of 5 different sets" in claim_tables.summary(bad)
+    assert "of 5 of 95 % about 0 miss" in claim_tables.rule(bad)
+    assert by_id["sogram-nearer-than-sampling"].details == "fails on enwik8*"
     assert by_id["error-falls-with-batch"].counts == {PASS: 2}
     names = {claim.id for group in claim_tables.untested(bad) for claim in group.claims}
     assert names | set(by_id) == {claim.id for claim in load_claims()}
@@ -242,7 +321,7 @@ def test_one_place_where_a_claim_fails_is_named_by_its_case():
     measured = turned(0.3) | {"enwik8/SOGram α=0.01/left error B=128": (2.0, 2.1, 2.2)}
     lines = {line.claim.id: line for line in claim_tables.claim_lines(judge(load_claims(), measured))}
     assert lines["sogram-nearer-than-sampling"].counts == {PASS: 1, FAIL: 1}
-    assert lines["sogram-nearer-than-sampling"].details == "fails on enwik8 (B = 128)"
+    assert lines["sogram-nearer-than-sampling"].details == "fails on enwik8* (B = 128)"
 
 
 def test_comparisons_are_those_that_have_all_their_numbers():
@@ -253,7 +332,7 @@ def test_comparisons_are_those_that_have_all_their_numbers():
     (row,) = claim_tables.comparisons(one_seed)
     assert (row.interval, row.wanted) == ("–", "one seed gives no interval")
     (group,) = claim_tables.untested(one_seed)
-    assert group.reason == "one seed gives no interval"
+    assert group.reason == "toy*: one seed gives no interval"
 
 
 def test_kept_verdicts_come_out_the_same_from_their_own_numbers(tmp_path):

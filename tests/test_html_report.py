@@ -75,7 +75,7 @@ def report(tmp_path_factory):
         f"enwik8/{method}/left error B={size}": tuple(scale * (1 + 0.01 * s) for s in SEEDS)
         for method, scale in (("sampling", 0.3), ("SOGram α=0.01", 0.05))
         for size in (128, 1024)
-    }
+    } | {"enwik8/trajectory steps": (600.0,)}
     sections = [
         Section(
             "gramian_error",
