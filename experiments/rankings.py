@@ -5,8 +5,9 @@ A method is a label, a config in configs/<dataset> and ``--set`` settings. Label
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,21 @@ from experiments.plans import Plan
 from experiments.sections import Seeds, interval, spread
 from experiments.tasks import Task
 from gramrun import runs
+from gramrun.config import RunConfig
+from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import evaluate_run
 
 SAMPLING = "sampling"
+SECONDS, STEPS, MAP = range(3)  # columns of a curve
+LAST = 0.1  # the part of training in which a curve that rises
+RISING = 0.02  # by more than this of itself is said to be still rising
+FORGOTTEN = 0.05  # of the zero start, (1 − α)^steps, which is not spoken of below this: 3/α steps
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: its label, the name of its config, and ``--set`` settings."""
+    """A row of a table: its label (empty: the estimator's own), its config's name, and ``--set`` settings."""
 
     label: str
     config: str
@@ -37,7 +44,7 @@ def paper_methods(alphas: Sequence[float]) -> tuple[Method, ...]:
     return (
         Method(SAMPLING, "paper-sampling"),
         *(Method(f"SOGram α={alpha:g}", "paper-sogram", (f"estimator.alpha={alpha:g}",)) for alpha in alphas),
-        Method("SAGram β=1, per pair", "paper-sagram"),
+        Method("", "paper-sagram"),  # per pair or, where pairs are too many to cache, per item
     )
 
 
@@ -52,8 +59,13 @@ def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
 
 
 def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
-    """Those with a config for the data set."""
-    return [m for m in methods if (Path("configs") / dataset / f"{m.config}.yaml").exists()]
+    """Those with a config for the data set, all of them with a label."""
+    files = [(m, Path("configs") / dataset / f"{m.config}.yaml") for m in methods]
+    return [
+        m if m.label else replace(m, label=load_config(RunConfig, file, m.settings).estimator.label)
+        for m, file in files
+        if file.exists()
+    ]
 
 
 def settings(plan: Plan, method: Method) -> tuple[str, ...]:
@@ -82,7 +94,7 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
 
     Returns:
         Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``best`` (of the validation curve)
-        and ``best_step``, ``steps``, ``seconds`` (of training), ``curve`` (times and validation MAP@10),
+        and ``best_step``, ``steps``, ``seconds`` (of training), ``curve`` (`SECONDS`, `STEPS`, `MAP`),
         ``popularity`` and ``interval`` (of the validation MAP@10, over left items).
     """
     rows = []
@@ -101,7 +113,7 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
                     "best_step": curve["step"][best],
                     "steps": curve["step"].iloc[-1],
                     "seconds": curve["train_seconds"].iloc[-1],
-                    "curve": curve[["train_seconds", "map@10"]].to_numpy(),
+                    "curve": np.array(curve[["train_seconds", "step", "map@10"]], dtype=float),
                     "popularity": found["validation"]["popularity"]["map@10"],
                     "interval": found["validation"]["ci95"],
                 }
@@ -120,28 +132,62 @@ def lifts(frame: pd.DataFrame, label: str, name: str = "validation") -> Seeds:
     return tuple(a / b - 1 for a, b in zip(own, baseline, strict=True))
 
 
-def speed_ups(frame: pd.DataFrame, label: str) -> Seeds:
-    """Sampling's training time over the time in which a method first ranks as sampling does at its end.
+def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
+    """How much sooner than sampling a method comes to rank as sampling does at its end, and stays there.
 
-    Times between two evaluations are interpolated. 0 where a method never gets there.
+    Sampling's time is that of its own coming there, so that both are passages through one level by noisy
+    curves. Times between two evaluations are interpolated. 0 where a method never gets there.
+
+    Args:
+        frame: `measure`'s.
+        label: the method.
+        axis: `SECONDS` of training or `STEPS`, which no other load on the machine changes.
     """
-    own = frame.loc[frame["label"] == label, "curve"]
-    baseline = frame[frame["label"] == SAMPLING]
     return tuple(
-        seconds / when if (when := _first_time(curve, reference[-1, 1])) else 0.0
-        for curve, reference, seconds in zip(own, baseline["curve"], baseline["seconds"], strict=True)
+        _arrival(reference, level, axis) / when if np.isfinite(when := _arrival(curve, level, axis)) else 0.0
+        for curve, reference, level in _beside_sampling(frame, label)
     )
 
 
-def _first_time(curve: np.ndarray, level: float) -> float | None:
-    above = np.flatnonzero(curve[:, 1] >= level)
-    if not len(above):
-        return None
-    i = int(above[0])
-    if i == 0:
-        return float(curve[0, 0])
-    (t0, m0), (t1, m1) = curve[i - 1], curve[i]
-    return float(t0 + (t1 - t0) * (level - m0) / (m1 - m0))
+def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
+    """The most that `speed_ups` could be: were the method there by its first evaluation."""
+    return tuple(
+        float(_arrival(reference, level, axis) / _first(curve, axis))
+        for curve, reference, level in _beside_sampling(frame, label)
+    )
+
+
+def _beside_sampling(frame: pd.DataFrame, label: str) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """A method's curve, sampling's, and the level where that ends, by seed."""
+    own, references = (frame.loc[frame["label"] == name, "curve"] for name in (label, SAMPLING))
+    for curve, reference in zip(own, references, strict=True):
+        yield curve, reference, float(reference[-1, MAP])
+
+
+def _first(curve: np.ndarray, axis: int) -> float:
+    """The first evaluation after the start."""
+    return float(curve[curve[:, axis] > 0, axis][0])
+
+
+def _arrival(curve: np.ndarray, level: float, axis: int) -> float:
+    """When a curve is at a level or above for good; infinite where it ends below."""
+    below = np.flatnonzero(curve[:, MAP] < level)
+    if not len(below):
+        return _first(curve, axis)
+    i = int(below[-1])
+    if i == len(curve) - 1:
+        return float("inf")
+    (x0, m0), (x1, m1) = curve[i : i + 2, [axis, MAP]]
+    return float(x0 + (x1 - x0) * (level - m0) / (m1 - m0))
+
+
+def late_rise(frame: pd.DataFrame, label: str = SAMPLING) -> float:
+    """By how much of itself a method's validation MAP@10 rose in the last tenth of its steps; seeds' mean."""
+    rises = [
+        curve[-1, MAP] / np.interp((1 - LAST) * curve[-1, STEPS], curve[:, STEPS], curve[:, MAP]) - 1
+        for curve in frame.loc[frame["label"] == label, "curve"]
+    ]
+    return float(np.mean(rises))
 
 
 def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, Seeds]:
@@ -151,7 +197,10 @@ def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, S
         name = f"{dataset}/{prefix}{label}"
         found[f"{name}/validation MAP"] = column(frame, label, "validation")
         found[f"{name}/training MAP"] = column(frame, label, "train")
+        found[f"{name}/steps"] = column(frame, label, "steps")
         found[f"{name}/speed-up to sampling's final MAP"] = speed_ups(frame, label)
+        found[f"{name}/speed-up in steps to sampling's final MAP"] = speed_ups(frame, label, STEPS)
+        found[f"{name}/largest speed-up that its evaluations can show"] = largest_speed_ups(frame, label)
     return found
 
 
@@ -200,7 +249,25 @@ def judgement(frame: pd.DataFrame, dataset: str) -> str:
     floor = frame["popularity"].iloc[0]
     best = max(float(np.mean(column(frame, label, "validation"))) for label in frame["label"].unique())
     beside = "below" if best < floor else "above"
-    return f"On {dataset}, {'; '.join(parts)}. The best is {beside} popularity ({best:.4f}, {floor:.4f})."
+    return (
+        f"On {dataset}, {'; '.join(parts)}. The best is {beside} popularity ({best:.4f}, {floor:.4f})."
+        f"{_cut_short(frame)}"
+    )
+
+
+def _cut_short(frame: pd.DataFrame) -> str:
+    """What says that training ended early: a curve still rising, a zero start not yet forgotten."""
+    text = ""
+    if (rise := late_rise(frame)) > RISING:
+        text += f" Sampling was still rising: by {rise:.1%} in the last tenth of its steps."
+    left = []
+    for label, rows in frame.groupby("label", sort=False):
+        if found := re.fullmatch(r"SOGram α=([\d.]+)", str(label)):
+            start = (1 - float(found[1])) ** rows["steps"].mean()
+            left += [f"{start:.0%} with {label}"] if start > FORGOTTEN else []
+    return text + (
+        f" Of the Gramians' zero start there is left at the end {', '.join(left)}." if left else ""
+    )
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:

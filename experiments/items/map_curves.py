@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from experiments import rankings
 from experiments.plans import Plan
-from experiments.sections import Figure, Section
+from experiments.sections import Figure, Section, Seeds
 from experiments.tasks import Task
 from gramrun import figures
 
@@ -17,7 +19,8 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """The curves, and how much sooner a method ranks as sampling does at its end."""
     methods = rankings.paper_methods(plan.options["alphas"])
-    drawn, words, measured, runs = [], [], {}, []
+    drawn, words, runs = [], [], []
+    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods)
         paths = [
@@ -31,16 +34,7 @@ def section(plan: Plan) -> Section:
             figures.draw("map", paths, plan.folder / f"{name}.{suffix}")
         drawn.append(Figure(name, f"{dataset}: MAP@10 against steps, epochs and training time."))
         measured |= rankings.measured(dataset, frame)
-        sooner = {
-            label: rankings.speed_ups(frame, label)
-            for label in frame["label"].unique()
-            if label != rankings.SAMPLING
-        }
-        words.append(
-            f"On {dataset} sampling's final validation MAP@10 is reached, as a part of its time, after "
-            + "; ".join(f"{label}: {_times(values)}" for label, values in sooner.items())
-            + "."
-        )
+        words.append(_sooner(dataset, frame))
     return Section(
         plan.item,
         "MAP@10 along training",
@@ -53,7 +47,26 @@ def section(plan: Plan) -> Section:
     )
 
 
-def _times(speed_ups: tuple[float, ...]) -> str:
+def _sooner(dataset: str, frame: pd.DataFrame) -> str:
+    """When each method comes to rank as sampling does at its end, as parts of sampling's time and steps."""
+    others = [label for label in frame["label"].unique() if label != rankings.SAMPLING]
+    if not others:
+        return f"On {dataset} there is sampling alone."
+    told = [
+        f"{label}: {_parts(rankings.speed_ups(frame, label))} ({_parts(steps)} of its steps)"
+        for label in others
+        for steps in [rankings.speed_ups(frame, label, rankings.STEPS)]
+    ]
+    least = min(1 / x for label in others for x in rankings.largest_speed_ups(frame, label))
+    return (
+        f"On {dataset} the validation MAP@10 at which sampling ends is reached for good after these parts of "
+        f"the time that sampling itself takes to it: {'; '.join(told)}. Evaluations are too far apart to "
+        f"show less than {least:.2f}."
+    )
+
+
+def _parts(speed_ups: Seeds) -> str:
+    """Parts of sampling's time, from the least to the greatest of all seeds."""
     times = sorted(1 / x if x else float("inf") for x in speed_ups)
     shown = [f"{x:.2f}" if x != float("inf") else "never" for x in times]
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
