@@ -26,7 +26,7 @@ def frame(**validation):
                     "best_step": 10,
                     "steps": 20,
                     "seconds": 8.0,
-                    "curve": np.array([[2.0, value / 4], [4.0, value / 2], [8.0, value]]),
+                    "curve": np.array([[2.0, 5, value / 4], [4.0, 10, value / 2], [8.0, 20, value]]),
                     "popularity": 0.15,
                 }
             )
@@ -40,12 +40,42 @@ def test_lifts_are_paired_by_seed():
 
 
 def test_when_a_method_ranks_as_sampling_does_at_its_end():
-    """Curves through (2, m/4), (4, m/2), (8, m): sampling ends at .1 after 8 seconds."""
+    """Curves through (2, m/4), (4, m/2), (8, m): sampling comes to its end of .1 after 8 seconds."""
     measured = frame(sampling=[0.1, 0.1, 0.1], other=[0.4, 0.16, 0.05])
-    assert rankings.speed_ups(measured, "other") == pytest.approx(
-        [8 / 2, 8 / 5, 0]
-    )  # .1 is (4, .08) + 1/4 of 4 s
+    found = rankings.speed_ups(measured, "other")
+    assert found == pytest.approx([8 / 2, 8 / 5, 0])  # .1 is (4, .08) + 1/4 of 4 s
+    steps = rankings.speed_ups(measured, "other", rankings.STEPS)
+    assert steps == pytest.approx([20 / 5, 20 / 12.5, 0])
     assert rankings.speed_ups(measured, "sampling") == pytest.approx([1, 1, 1])
+    assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4, 4, 4])
+
+
+def test_a_level_counts_as_reached_where_a_curve_stays_there_and_sampling_is_timed_like_the_rest():
+    measured = frame(sampling=[0.1], other=[0.1])
+    # Sampling was at its end of .1 by 4 s for good; the other rose above it at 2 s, fell below, and came back.
+    curves = [[[2, 5, 0.05], [4, 10, 0.1], [8, 20, 0.1]], [[2, 5, 0.2], [4, 10, 0.05], [8, 20, 0.15]]]
+    measured["curve"] = [np.array(curve) for curve in curves]
+    assert rankings.speed_ups(measured, "other") == pytest.approx([4 / 6])
+    assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4 / 2])
+
+
+def test_what_was_cut_short_is_said():
+    """From (10, m/2) to (20, m), a tenth of the steps before the end it is .9 m: a rise of 1/9."""
+    rising = frame(sampling=[0.1, 0.2], **{"SOGram α=0.1": [0.1, 0.2], "SOGram α=0.2": [0.1, 0.2]})
+    assert rankings.late_rise(rising) == pytest.approx(1 / 9)
+    text = rankings.judgement(rising, "d")
+    assert "Sampling was still rising: by 11.1% in the last tenth of its steps." in text
+    assert text.endswith("zero start there is left at the end 12% with SOGram α=0.1.")  # .9^20; .8^20 is 1 %
+    flat = rising.assign(steps=2000, curve=[np.array([[1.0, 5, 0.1], [9.0, 20, 0.1]])] * len(rising))
+    assert "rising" not in rankings.judgement(flat, "d") and "start" not in rankings.judgement(flat, "d")
+
+
+def test_a_method_is_called_what_its_config_makes_of_it():
+    methods = rankings.paper_methods([0.1])
+    labels = {name: [m.label for m in rankings.present(name, methods)] for name in ("enwik8", "wikipedia-fr")}
+    assert labels["enwik8"] == ["sampling", "SOGram α=0.1", "SAGram β=1, per pair"]
+    assert labels["wikipedia-fr"][:2] == labels["enwik8"][:2]
+    assert labels["wikipedia-fr"][2].startswith("SAGram β=1, per item")
 
 
 def test_a_verdict_turns_with_its_numbers():
@@ -88,6 +118,11 @@ def test_where_two_learning_rates_change_places():
     assert rows["crosses at step"].tolist() == ["never"]
     rows = trade_off.crossings(errors_of({0.1: lambda t: 2, 0.01: lambda t: 1 / t}))
     assert rows["crosses at step"].tolist() == ["from the start"]
+    told = trade_off._told("d", pd.Series(["3", "never", "from the start", "never"]))
+    assert "On d, 1 of 4 pairs" in told and "In 2 the larger" in told and "In 1 the smaller" in told
+    assert trade_off._starts(errors_of({0.1: float})) == (
+        "Of the zero start (1 − α)^t is left at the end: 0.35 for α = 0.1."
+    )
 
 
 def test_late_and_early_errors():

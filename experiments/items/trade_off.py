@@ -10,7 +10,7 @@ import pandas as pd
 from experiments import gramian_errors
 from experiments.gramian_errors import tasks
 from experiments.plans import Plan
-from experiments.sections import Figure, Section, Table
+from experiments.sections import Figure, Section, Seeds, Table
 from gramrun import figures
 
 __all__ = ["section", "tasks"]
@@ -19,6 +19,7 @@ __all__ = ["section", "tasks"]
 def section(plan: Plan) -> Section:
     """The curves, and where each pair of neighbouring α's crosses."""
     tables, drawn, words, runs = [], [], [], []
+    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         paths = [task.output for task in gramian_errors.of_dataset(plan, dataset)]
         runs += paths
@@ -28,19 +29,17 @@ def section(plan: Plan) -> Section:
         drawn.append(Figure(name, f"{dataset}: SOGram's error for several α."))
         frame = gramian_errors.errors(plan, dataset)
         rows = crossings(frame[frame["estimator"] == "SOGram"])
+        measured |= gramian_errors.measured(dataset, frame)
         tables.append(
             Table(
                 dataset,
                 f"{dataset}: the first measured step from which the smaller α keeps the smaller error, by "
-                f"the mean curve of {len(plan.seeds)} seeds (of {frame['step'].max():,} steps).",
+                f"the mean curve of {len(plan.seeds)} seeds (of {frame['step'].max():,} steps). "
+                f"{_starts(frame)}",
                 rows,
             )
         )
-        crossed = (rows["crosses at step"] != "never").sum()
-        words.append(
-            f"On {dataset}, {crossed} of {len(rows)} pairs of neighbouring α's cross, from the larger α "
-            "being better to the smaller."
-        )
+        words.append(_told(dataset, rows["crosses at step"]))
     return Section(
         plan.item,
         "Bias and variance over α",
@@ -48,9 +47,27 @@ def section(plan: Plan) -> Section:
         " ".join(words),
         tuple(tables),
         tuple(drawn),
-        {},
+        measured,
         tuple(runs),
     )
+
+
+def _told(dataset: str, when: pd.Series) -> str:
+    """How many pairs of curves cross, and which of the two is ahead all along where they do not."""
+    never, start = (int((when == word).sum()) for word in ("never", "from the start"))
+    text = (
+        f"On {dataset}, {len(when) - never - start} of {len(when)} pairs of neighbouring α's cross, from the "
+        "larger α being better to the smaller."
+    )
+    text += f" In {never} the larger α is the better one at the end." if never else ""
+    return text + (f" In {start} the smaller α is better from the start." if start else "")
+
+
+def _starts(frame: pd.DataFrame) -> str:
+    """What is left of the zero start at the end, by α: until that is little, a curve is of its start."""
+    alphas = sorted(frame["alpha"].dropna().unique(), reverse=True)
+    left = (f"{(1 - alpha) ** frame['step'].max():.2g} for α = {alpha:g}" for alpha in alphas)
+    return f"Of the zero start (1 − α)^t is left at the end: {', '.join(left)}."
 
 
 def crossings(frame: pd.DataFrame) -> pd.DataFrame:
