@@ -83,15 +83,16 @@ def section(plan: Plan) -> Section:
             plotting.save(figure, plan.folder / f"{name}{suffix}")
         drawn.append(Figure(name, _caption(plan, dataset)))
         found = decay(frame)
-        measured |= {f"{dataset}/{key}": values for key, values in found.items() if np.isfinite(values).all()}
+        measured |= {f"{dataset}/{key}": values for key, values in found.items()}
+        measured[f"{dataset}/scale trajectory steps"] = (float(frame["step"].max()),)
         rows += _rows(dataset, plan, found, reference_error(frame))
         verdicts.append(f"{dataset}: {verdict(found, plan)} {_reference(frame)}")
     caption = (
         f"Left Gramian, |B| = {BATCH}; {len(plan.seeds)} seeds, ± standard deviation. Late: mean over the "
-        f"last {TAIL:.0%} of the steps. Settled: the first measured step from which on the error stays below "
-        f"{SETTLED:g} times the larger of the two late errors of that α; not yet: at "
-        "the end the zero start's (1 − α)^t is over half the error. Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ "
-        "of the measured steps."
+        f"last {TAIL:.0%} of the steps. Settled: the step from which on the error stays below "
+        f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
+        "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
+        "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps."
     )
     table = Table("error_at_scale", caption, pd.DataFrame(rows))
     runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
@@ -170,10 +171,27 @@ def decay(frame: pd.DataFrame) -> dict[str, Seeds]:
 
 
 def settled(curve: pd.Series[float], level: float) -> float:
-    """The first measured step from which on an error stays below a level; infinite where there is none."""
-    above = curve.index[curve >= level]
-    after = curve.index[curve.index > above[-1]] if len(above) else curve.index
-    return float(after[0]) if len(after) else float("inf")
+    """The step from which on an error stays below a level; infinite where there is none.
+
+    Between two measured steps errors are taken to fall as exponentials do, so that what is compared over
+    seeds does not sit on the grid of measured steps.
+    """
+    above = np.flatnonzero(curve >= level)
+    if not len(above):
+        return float(curve.index[0])
+    i = int(above[-1])
+    if i == len(curve) - 1:
+        return float("inf")
+    (x0, x1), (y0, y1) = curve.index[i : i + 2], np.log(curve.iloc[i : i + 2])
+    return float(x0 + (x1 - x0) * (y0 - np.log(level)) / (y0 - y1))
+
+
+def _settling(steps: Seeds) -> str:
+    """Mean and deviation, or in how many seeds it has not settled."""
+    late = sum(map(np.isinf, steps))
+    if not late:
+        return spread(steps, 0)
+    return "not yet" if late == len(steps) else f"not yet in {late} of {len(steps)} seeds"
 
 
 def reference_error(frame: pd.DataFrame) -> dict[float, float]:
@@ -204,7 +222,7 @@ def _rows(
                     "error at a tenth": of("early error"),
                     "late error": of("late error"),
                     "late / at a tenth": of("error decay", 2),
-                    "settled at step": spread(settling, 0) if np.isfinite(settling).all() else "not yet",
+                    "settled at step": _settling(settling),
                     "drift a step": of("relative drift", 5),
                     "reference's standard error": f"{reference[rate]:.4f}",
                 }
@@ -225,9 +243,11 @@ def verdict(found: dict[str, Seeds], plan: Plan) -> str:
         steps = {rate: found[f"{label}/settling steps {rate}"] for rate in (large, small)}
         late = {rate: mean(label, f"late error {rate}") for rate in (large, small)}
         if not np.isfinite([*steps[small], *steps[large]]).all():
+            settling = " and ".join(f"{_settling(steps[rate])} under {rate}" for rate in (small, large))
             sentences.append(
-                f"{label} has not settled: at the end, at late errors of {late[small]:.4f} under {small} and "
-                f"{late[large]:.4f} under {large}, its zero start still counts."
+                f"{label} has not settled in all seeds (steps: {settling}): at the end, at late errors of "
+                f"{late[small]:.4f} under {small} and {late[large]:.4f} under {large}, its zero start still "
+                "counts."
             )
             continue
         sentences.append(
