@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class ClaimLine:
         measured: the range of the estimates and what was wanted.
         details: where it fails and where it is not decided; empty where it holds.
         corpora: those on which it was tested, marked.
-        absent: what was not tested: corpora, marked, and why, and what would test it.
+        absent: what was not tested: corpora, marked, and why, or where they are.
         command: what measures it.
     """
 
@@ -127,7 +128,7 @@ def _line(group: Sequence[Verdict]) -> ClaimLine:
     claim = group[0].claim
     tested = [verdict for verdict in group if verdict.tested]
     estimates = sorted(verdict.estimate for verdict in tested)
-    span = "" if len(estimates) == 1 else f" to {number(estimates[-1])}"
+    ends = list(dict.fromkeys(number(estimate) for estimate in (estimates[0], estimates[-1])))
     details = [
         f"{words} {_places(tested, [v for v in tested if v.outcome == outcome])}"
         for outcome, words in ((Outcome.FAIL, "fails on"), (Outcome.NOT_DECIDED, "not decided on"))
@@ -136,30 +137,37 @@ def _line(group: Sequence[Verdict]) -> ClaimLine:
     return ClaimLine(
         claim=claim,
         counts={outcome: count for outcome, count in tally(tested).items() if count},
-        measured=f"{number(estimates[0])}{span}; the claim: {claim.wanted}",
+        measured=f"{' to '.join(ends)}; the claim: {claim.wanted}",
         details="; ".join(details),
         corpora=tuple(dict.fromkeys(marked(verdict.dataset) for verdict in tested)),
         absent=_absent(group),
-        command=tested[0].command,
+        command=_command(tested),
     )
+
+
+def _command(group: Sequence[Verdict]) -> str:
+    """One call for all corpora of some verdicts, which share profile and item."""
+    calls = [verdict.command.partition(" --datasets ") for verdict in group]
+    datasets = dict.fromkeys(name for call in calls for name in call[2].split())
+    return calls[0][0] + "".join(calls[0][1:2] if datasets else []) + " ".join(datasets)
 
 
 def _absent(group: Sequence[Verdict]) -> tuple[str, ...]:
-    """What of a claim was not tested: places that share a reason and a command together."""
-    reasons: dict[tuple[str, str], None] = {}
-    untested = [verdict for verdict in group if not verdict.tested]
-    for verdict in untested:
-        reasons[_reason(verdict), verdict.command] = None
-    return tuple(
-        f"{_places(group, [v for v in untested if (_reason(v), v.command) == (reason, command)])}: "
-        f"{reason} ({command})"
-        for reason, command in reasons
-    )
+    """What of a claim was not tested, by reason: places that share one together."""
+    reasons: dict[str, list[Verdict]] = {}
+    for verdict in group:
+        if not verdict.tested:
+            reasons.setdefault(_reason(verdict), []).append(verdict)
+    return tuple(f"{_places(group, verdicts)}: {reason}" for reason, verdicts in reasons.items())
 
 
 def _reason(verdict: Verdict) -> str:
-    """Why it was not tested; that the profile leaves it out, in fewer words."""
-    return "not in this profile" if verdict.missing and not verdict.claim.untested else verdict.reason
+    """Why it was not tested; where nothing but its runs is missing, the profile that makes them."""
+    if not verdict.missing:
+        return verdict.reason
+    other = re.search(r"--profile (\S+)", verdict.command)
+    where = f"in profile {other[1]}" if other else verdict.command
+    return f"{where}: {verdict.claim.untested}" if verdict.claim.untested else where
 
 
 def _places(group: Sequence[Verdict], chosen: Sequence[Verdict]) -> str:

@@ -85,9 +85,11 @@ def between_corpora(left: Seeds, right: Seeds, *, logarithms: bool) -> tuple[flo
     mean = float(first.mean() - second.mean())
     if min(len(first), len(second)) < 2:
         low = high = math.nan
-    elif np.ptp(first) == np.ptp(second) == 0:
-        low = high = mean
     else:
-        low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+        parts = [side.var(ddof=1) / len(side) for side in (first, second)]
+        total = sum(parts)
+        weights = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (first, second), strict=True))
+        half = stats.t.ppf(0.975, total**2 / weights) * math.sqrt(total) if weights else 0.0
+        low, high = mean - half, mean + half
     ends = (mean, float(low), float(high))
     return (math.exp(ends[0]), math.exp(ends[1]), math.exp(ends[2])) if logarithms else ends

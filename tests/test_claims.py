@@ -272,10 +272,10 @@ def test_placeholders_make_a_row_each_with_the_command_that_measures_it():
     assert found[3].command == call.format("standard", "simple-scale")
     (line,) = claim_tables.claim_lines(found)
     assert (line.counts, line.details, line.corpora) == ({PASS: 1}, "", ("simple-scale†",))
-    assert line.absent == (
-        f"enwik8*: not in this profile ({found[0].command})",
-        f"simple-scale† (B = 1): not in this profile ({found[2].command})",
-    )
+    assert line.absent == ("enwik8*: in profile quick", "simple-scale† (B = 1): in profile standard")
+    both = judge([claim], measured | {"enwik8/a 1": (1.0, 1.1), "enwik8/b 1": (2.0, 2.0)})
+    (line,) = claim_tables.claim_lines(both)
+    assert line.command == call.format("standard", "enwik8 simple-scale")
     (paper,) = judge([made(each={"dataset": ("wikipedia-fr",)})], {}, profile="quick")
     assert paper.command == call.format("paper", "wikipedia-fr")
     (nowhere,) = judge([made(each={"dataset": ("enwik8-titles",)}, item="inner_products")], {})
