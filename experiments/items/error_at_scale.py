@@ -81,7 +81,7 @@ def section(plan: Plan) -> Section:
         figure = plotting.learning_rates_figure(frame)
         for suffix in (".png", ".svg"):
             plotting.save(figure, plan.folder / f"{name}{suffix}")
-        drawn.append(Figure(name, _caption(plan, dataset)))
+        drawn.append(Figure(name, f"{_caption(plan, dataset)} {_starts(frame)}"))
         found = decay(frame)
         measured |= {f"{dataset}/{key}": values for key, values in found.items()}
         measured[f"{dataset}/scale trajectory steps"] = (float(frame["step"].max()),)
@@ -115,6 +115,14 @@ def _caption(plan: Plan, dataset: str) -> str:
         f"under η = {' and '.join(f'{rate:g}' for rate in plan.options['learning_rates'])}, "
         f"{len(plan.seeds)} seeds. Grey: below the sample's own standard error."
     )
+
+
+def _starts(frame: pd.DataFrame) -> str:
+    """What is left of the zero start at the end, by α."""
+    last = int(frame["step"].max())
+    alphas = sorted(frame["alpha"].unique(), reverse=True)
+    left = ", ".join(f"{(1 - alpha) ** last:.2g} for α = {alpha:g}" for alpha in alphas)
+    return f"Of the zero start (1 − α)^t is left after {last:,} steps: {left}."
 
 
 def errors(paths: list[Path], rate: float) -> pd.DataFrame:
