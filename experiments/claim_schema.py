@@ -54,12 +54,12 @@ class Need(BaseModel):
         """That a value is too small, in words: "trajectory too short: 600 steps, 3,000 needed"."""
         what = self.name.format(**case).rpartition("/")[2]
         least = number(self.least(case))
-        unit, _, batch = what.removeprefix("trajectory ").partition(" B=")
-        if unit not in ("steps", "passes"):
+        found = re.fullmatch(r"(.*trajectory )?(steps|passes)(?: B=(\d+))?", what)
+        if not found:
             return f"{what}: {number(value)}, {least} needed"
-        subject = "trajectory" if what.startswith("trajectory ") else "training"
-        size = f" with B = {batch}" if batch else ""
-        return f"{subject} too short: {number(value)} {unit}{size}, {least} needed"
+        subject = "trajectory" if found[1] else "training"
+        size = f" with B = {found[3]}" if found[3] else ""
+        return f"{subject} too short: {number(value)} {found[2]}{size}, {least} needed"
 
 
 class Claim(BaseModel):

@@ -230,6 +230,7 @@ def test_seeds_of_two_corpora_do_not_pair():
     [
         ({"name": "{dataset}/trajectory steps", "at_least": 3000}, (600.0,), "trajectory too short: 600 steps, 3,000 needed"),
         ({"name": "{dataset}/trajectory steps", "at_least": "3/{α}"}, (299.0,), "trajectory too short: 299 steps, 300 needed"),
+        ({"name": "{dataset}/scale trajectory steps", "at_least": "3/{α}"}, (20.0,), "trajectory too short: 20 steps, 300 needed"),
         ({"name": "{dataset}/trajectory passes B={B}", "at_least": 1}, (2.0, 0.5), "trajectory too short: 0.5 passes with B = 128, 1 needed"),
         ({"name": "{dataset}/SOGram α={α}/steps", "at_least": "3/{α}"}, (75.0,), "training too short: 75 steps, 300 needed"),
         ({"name": "{dataset}/a/largest speed-up", "at_least": 25}, (10.0,), "largest speed-up: 10, 25 needed"),
