@@ -54,7 +54,7 @@ def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
         task
         for dataset in plan.datasets
         for method in present(dataset, methods)
-        for task in plan.tasks("train", dataset, method.config, *settings(plan, method))
+        for task in plan.tasks("train", dataset, method.config, *settings(plan, dataset, method))
     ]
 
 
@@ -68,14 +68,14 @@ def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
     ]
 
 
-def settings(plan: Plan, method: Method) -> tuple[str, ...]:
-    """A method's ``--set`` settings, the plan's own included (``settings`` among its options)."""
-    return (*plan.options.get("settings", ()), *method.settings)
+def settings(plan: Plan, dataset: str, method: Method) -> tuple[str, ...]:
+    """A method's ``--set`` settings, and those of the plan's option ``settings``."""
+    return (*(plan.option("settings", dataset) or ()), *method.settings)
 
 
 def paths(plan: Plan, dataset: str, method: Method) -> list[Path]:
     """The run directories of a method, one a seed."""
-    return [t.output for t in plan.tasks("train", dataset, method.config, *settings(plan, method))]
+    return [t.output for t in plan.tasks("train", dataset, method.config, *settings(plan, dataset, method))]
 
 
 def evaluate(path: Path) -> dict[str, dict[str, Any]]:

@@ -39,7 +39,10 @@ def of_gramian_errors(plan, dataset):
         for e in config.gram_error.estimators
         for side, s, t in itertools.product(("left", "right"), SEEDS, range(1, 11))
     ]  # fmt: skip
-    return {*gramian_errors.measured(dataset, pd.DataFrame(rows)), *(f"{dataset}/{x}" for x in TRAJECTORY)}
+    return {
+        *gramian_errors.measured(dataset, pd.DataFrame(rows), pairs=1000),
+        *(f"{dataset}/{x}" for x in TRAJECTORY),
+    }
 
 
 def of_error_at_scale(plan, dataset):

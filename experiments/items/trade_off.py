@@ -29,7 +29,7 @@ def section(plan: Plan) -> Section:
         drawn.append(Figure(name, f"{dataset}: SOGram's error for several α."))
         frame = gramian_errors.errors(plan, dataset)
         rows = crossings(frame[frame["estimator"] == "SOGram"])
-        measured |= gramian_errors.measured(dataset, frame)
+        measured |= gramian_errors.measured(dataset, frame, gramian_errors.pairs_of(dataset))
         tables.append(
             Table(
                 dataset,
