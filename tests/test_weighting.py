@@ -1,5 +1,6 @@
 """Weighting and baselines: the runs they ask for, and what they say of numbers that are made up."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,11 @@ def test_every_weighting_is_trained_and_solved(plan):
     assert {(t.gamma_left, t.gamma_right) for t in trained} == {tuple(g) for g in GAMMAS}
     assert {(s.gamma_left, s.gamma_right) for s in solved} == {tuple(g) for g in GAMMAS}
     assert len({task.output for task in tasks}) == len(tasks)
+
+
+def test_a_narrowed_plan_solves_nothing_of_the_corpora_it_leaves_out(plan):
+    (kept,) = {task.output.parent.name for task in weighting.tasks(replace(plan, datasets=("enwik8",)))}
+    assert kept == "enwik8"
 
 
 def test_baselines_share_exact_als_with_the_weighting(plan):

@@ -61,8 +61,9 @@ def exact_method(gamma: Gamma) -> Method:
 def tasks(plan: Plan) -> list[Task]:
     """Training runs of every data set, and exact ALS where it is asked for."""
     solved = [exact_method(gamma) for gamma in gammas(plan)]
+    exact = [dataset for dataset in plan.datasets if dataset in plan.options.get("exact", ())]
     return rankings.tasks(plan, methods(plan)) + [
-        task for dataset in plan.options.get("exact", ()) for task in baseline_tasks(plan, dataset, solved)
+        task for dataset in exact for task in baseline_tasks(plan, dataset, solved)
     ]
 
 
