@@ -18,20 +18,36 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from tqdm import tqdm
 
 from experiments.forecast import Forecast, in_words, together
-from experiments.tasks import Job, Script, Task, state_of
+from experiments.tasks import Job, Script, Task, remember_failure, state_of
 from gramrun import runs
 from gramrun.errors import RunError
 
 _REFRESH = 5  # seconds between two looks at the clock
+_FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}
+
+
+class RunsFailed(RunError):
+    """Some runs failed; all others were run.
+
+    Attributes:
+        failures: what each said.
+    """
+
+    def __init__(self, failures: Mapping[Job, str]) -> None:
+        """The message is the first one's."""
+        more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
+        super().__init__(next(iter(failures.values())) + more)
+        self.failures = dict(failures)
 
 
 def run_all(tasks: Sequence[Job]) -> None:
     """Run every task that is not done, the longest first, as many at once as there are cores.
 
     A bar, or a line a run where there is no terminal, says what is done and how long the rest will take.
+    What fails is told at once, and the others go on.
 
     Raises:
-        RunError: when a task fails; the others that are under way are finished first.
+        RunsFailed: at the end, when tasks have failed.
     """
     states = {task: state_of(task) for task in tasks}
     waiting = [task for task, state in states.items() if state != "done"]
@@ -41,11 +57,12 @@ def run_all(tasks: Sequence[Job]) -> None:
     waiting.sort(key=lambda task: -(forecast.seconds(task) or math.inf))
     cores = os.cpu_count() or 1
     began: dict[Job, float] = {}
+    failures: dict[Job, str] = {}
 
     def run(task: Job) -> None:
         began[task] = time.monotonic()
         if isinstance(task, Task):
-            flags = {"new": [], "resume": ["--resume"], "stale": ["--force"]}[states[task]]
+            flags = _FLAGS[states[task]]
             gramrun(task.arguments(*flags), threads=1)
         else:
             run_script(task)
@@ -57,18 +74,31 @@ def run_all(tasks: Sequence[Job]) -> None:
             while pending:
                 done, pending = wait(pending, _REFRESH, FIRST_COMPLETED)
                 for future in done:
-                    future.result()
-                    forecast.learn(futures[future])
+                    task = futures[future]
+                    try:
+                        future.result()
+                    except RunError as error:
+                        failures[task] = str(error)
+                        remember_failure(task, str(error))
+                        tqdm.write(f"FAILED, and the others go on: {error}", file=sys.stderr)
+                    else:
+                        forecast.learn(task)
                 left = _time_left([t for f, t in futures.items() if f in pending], began, forecast, cores)
                 bar.set_postfix_str(left)
                 bar.update(len(done))
                 if bar.disable and done:
-                    names = ", ".join("/".join(futures[future].output.parts[-2:]) for future in done)
+                    names = ", ".join(_told(futures[future], failures) for future in done)
                     count = f"[{len(waiting) - len(pending)}/{len(waiting)}]"
                     print(f"{count} {names}; {left}", flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    if failures:
+        raise RunsFailed(failures)
+
+
+def _told(task: Job, failures: Mapping[Job, str]) -> str:
+    return "/".join(task.output.parts[-2:]) + (" failed" if task in failures else "")
 
 
 def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forecast, cores: int) -> str:
@@ -121,5 +151,7 @@ def _python(module: str, arguments: Sequence[str], *, threads: int | None, quiet
         check=False,
     )
     if done.returncode:
-        reason = f": {done.stderr.strip()}" if quiet else ", see above"
+        # Of a traceback the last line says what it is.
+        lines = done.stderr.strip().splitlines() if quiet else []
+        reason = f": {lines[-1]}" if lines else ", see above" if not quiet else ""
         raise RunError(f"{module} {' '.join(arguments)} failed ({done.returncode}){reason}")

@@ -73,7 +73,13 @@ Job = Task | Script
 
 
 def state_of(job: Job) -> str:
-    """``done``, ``resume`` (same config and data, not finished), ``stale`` (other ones) or ``new``."""
+    """Whether a job has to be made, and how.
+
+    Returns:
+        ``done``; ``resume``, of the same config and data, and not finished; ``failed``, likewise, and would
+        fail again (it diverged, say); ``stale``, of another config or data; or ``new``. Scripts and
+        baselines leave nothing behind where they fail, and are ``new`` again.
+    """
     if not job.output.exists():
         return "new"
     try:
@@ -95,7 +101,21 @@ def _state_of_task(task: Task) -> str:
     data_hash = read_manifest(wanted.data.path)["content_hash"]
     if config_hash(run.config) != config_hash(wanted) or manifest["data_hash"] != data_hash:
         return "stale"
-    return "done" if manifest["status"] == "finished" else "resume"
+    return {"finished": "done", "failed": "failed"}.get(manifest["status"], "resume")
+
+
+def remember_failure(job: Job, reason: str) -> None:
+    """Note in the manifest of a run why it ended, where it could not do so itself: killed for its memory, say."""
+    manifest = job.output / runs.MANIFEST
+    if isinstance(job, Task) and manifest.exists():
+        known = runs.read_json(manifest)
+        if known.get("status") == "running":  # an interrupted one says so
+            runs.write_json(manifest, {**known, "status": "failed", "error": reason})
+
+
+def failure_of(job: Job) -> str:
+    """Why a run failed, as its manifest remembers."""
+    return str(runs.read_json(job.output / runs.MANIFEST).get("error") or "no reason was kept")
 
 
 def seconds_of(job: Job) -> float | None:

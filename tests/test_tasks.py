@@ -13,7 +13,8 @@ from experiments import datasets, known_optimum, scheduling
 from experiments.forecast import Forecast
 from experiments.items import known_optimum as item
 from experiments.plans import Plan, run_task
-from experiments.tasks import Script, seconds_of, state_of
+from experiments.tasks import Script, failure_of, remember_failure, seconds_of, state_of
+from gramrun import runs
 from gramrun.errors import RunError
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +93,35 @@ def test_a_script_that_fails_or_writes_nothing_fails_the_job(writer):
     lazy = replace(writer, arguments=("--lazy",), output=writer.output.with_name("none.txt"))
     with pytest.raises(RunError, match="has not written"):
         scheduling.run_all([lazy])
+
+
+def toy_runs(*settings):
+    small = ("train.epochs=1", "train.batch_size=64", "estimator.gramian_batch_size=64")
+    return [run_task("train", "synthetic", "sogram", *small, *settings, seed=seed) for seed in (0, 1)]
+
+
+def test_a_run_that_diverges_is_remembered_and_the_others_go_on(here, monkeypatch, capfd):
+    monkeypatch.setattr(scheduling.os, "cpu_count", lambda: 1)
+    bad, good = toy_runs("train.learning_rate=1e30")[0], toy_runs()[1]
+    with pytest.raises(scheduling.RunsFailed, match="objective is nan") as failed:
+        scheduling.run_all([bad, good])
+    assert list(failed.value.failures) == [bad]
+    assert (state_of(bad), state_of(good)) == ("failed", "done")
+    assert "objective is nan" in failure_of(bad) and "the others go on" in capfd.readouterr().err
+    again = replace(bad, overrides=(*bad.overrides, "train.learning_rate=0.1"))
+    assert state_of(again) == "stale", "another config may do better"
+
+
+def test_a_run_that_was_killed_is_remembered_and_one_that_was_interrupted_is_not(here):
+    run = toy_runs()[0]
+    remember_failure(run, "killed")  # before it had written anything
+    scheduling.run_all([run])
+    manifest = run.output / runs.MANIFEST
+    for status, state in (("running", "failed"), ("interrupted", "resume"), ("finished", "done")):
+        runs.write_json(manifest, {**runs.read_json(manifest), "status": status})
+        remember_failure(run, "killed (-9)")
+        assert state_of(run) == state
+    assert failure_of(run) == "killed (-9)"
 
 
 def test_what_is_not_known_begins_first(here, monkeypatch):
