@@ -10,7 +10,8 @@ Of `draws` such links the distinct ones are kept. A link is then the likelier th
 to rank by P(y | x) is what a model can learn at best; its MAP@10 is `optimum`.
 
 The number of topics does not grow with the corpus: at every size a topic is the same share of all items, the
-optimal scores have the same rank, and an item has as many links, so that size is the only thing that differs.
+optimal scores have the same rank, and an item has as many links: of the corpora, nothing but size differs.
+What is done with them may differ too: in as many epochs a larger one is trained for more steps, for example.
 """
 
 from __future__ import annotations

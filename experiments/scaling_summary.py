@@ -2,7 +2,8 @@
 
 A batch size is *enough* where the 95 % interval of the loss over seeds (Student's t) lies below the
 tolerance, at it and at every larger B that was run; it is *too small* where the interval lies above the
-tolerance. Between the two the seeds do not tell.
+tolerance. Between the two the seeds do not tell. The variance is pooled over the estimators of a size, k and
+B: three seeds alone tell little of it, and where there are fewer a larger B would seem to be needed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments.sections import Seeds, interval, spread
+from experiments.sections import Seeds, interval
 
 REFERENCE = "reference"  # the estimator column's word for the runs that others are held against
 KEY = ["items", "dim", "estimator", "batch"]
+Key = tuple[int, int, str, int]
 
 
 def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
@@ -34,7 +36,7 @@ def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
     return joined.assign(loss=1 - joined["map@10"] / joined["reference_map"])
 
 
-def by_point(frame: pd.DataFrame, column: str) -> dict[tuple[int, int, str, int], Seeds]:
+def by_point(frame: pd.DataFrame, column: str) -> dict[Key, Seeds]:
     """The values of a column for each (items, k, estimator, B), in the order of the seeds."""
     ordered = frame.sort_values("seed", kind="stable")
     return {
@@ -43,20 +45,46 @@ def by_point(frame: pd.DataFrame, column: str) -> dict[tuple[int, int, str, int]
     }
 
 
-def enough(losses: Mapping[int, Seeds], tolerance: float) -> int | None:
-    """The smallest B from which on all that were run are enough; None where the largest is not."""
+def intervals(frame: pd.DataFrame) -> dict[Key, tuple[float, float]]:
+    """Each point's mean loss with its 95 % interval by Student's t; NaN where there is no second seed.
+
+    Args:
+        frame: `with_losses`'s, of all estimators: the variance is pooled over those of a size, k and B.
+    """
+    losses = by_point(frame, "loss")
+    same: dict[tuple[int, int, int], list[Seeds]] = {}
+    for (items, dim, _, batch), values in losses.items():
+        same.setdefault((items, dim, batch), []).append(values)
+    found = {}
+    for (items, dim, name, batch), values in losses.items():
+        groups = same[items, dim, batch]
+        freedom = sum(len(group) - 1 for group in groups)
+        squares = sum(len(group) * float(np.var(group)) for group in groups)
+        error = np.sqrt(squares / freedom / len(values)) if freedom else float("nan")
+        half = float(stats.t.ppf(0.975, freedom) * error) if freedom else float("nan")
+        mean = float(np.mean(values))
+        found[items, dim, name, batch] = (mean - half, mean + half)
+    return found
+
+
+def enough(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int | None:
+    """The smallest B from which on all that were run are enough; None where the largest is not.
+
+    Args:
+        ends: of the interval of the loss, by B.
+        tolerance: the loss that counts as none.
+    """
     found = None
-    for batch in sorted(losses, reverse=True):
-        if not interval(losses[batch])[1] < tolerance:  # also where it is NaN, of one seed
+    for batch in sorted(ends, reverse=True):
+        if not ends[batch][1] < tolerance:  # also where it is NaN, of one seed
             break
         found = batch
     return found
 
 
-def too_small(losses: Mapping[int, Seeds], tolerance: float) -> int | None:
+def too_small(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int | None:
     """The largest B that is too small; None where no B is shown to be."""
-    bad = [batch for batch, values in losses.items() if interval(values)[0] > tolerance]
-    return max(bad, default=None)
+    return max((batch for batch, (low, _) in ends.items() if low > tolerance), default=None)
 
 
 def batches_needed(frame: pd.DataFrame, tolerance: float) -> pd.DataFrame:
@@ -67,14 +95,15 @@ def batches_needed(frame: pd.DataFrame, tolerance: float) -> pd.DataFrame:
         tolerance: the loss that counts as none.
 
     Returns:
-        The columns ``items``, ``dim``, ``estimator``, ``enough``, ``too_small`` and ``largest``.
+        The columns ``items``, ``dim``, ``estimator``, ``enough``, ``too_small``, ``largest`` and ``seeds``.
     """
-    rows = []
+    rows, every = [], intervals(frame)
     for (items, dim, name), group in frame.groupby(["items", "dim", "estimator"], sort=False):
-        losses = {batch: values for (*_, batch), values in by_point(group, "loss").items()}
-        found = {"enough": enough(losses, tolerance), "too_small": too_small(losses, tolerance)}
-        rows.append({"items": items, "dim": dim, "estimator": name, **found, "largest": max(losses)})
-    columns = ("items", "dim", "estimator", "enough", "too_small", "largest")
+        ends = {batch: found for (*own, batch), found in every.items() if own == [items, dim, name]}
+        found = {"enough": enough(ends, tolerance), "too_small": too_small(ends, tolerance)}
+        own = {"items": items, "dim": dim, "estimator": name, "largest": max(ends)}
+        rows.append({**own, **found, "seeds": group["seed"].nunique()})
+    columns = ("items", "dim", "estimator", "enough", "too_small", "largest", "seeds")
     return pd.DataFrame(rows, columns=columns).astype({"enough": float, "too_small": float})
 
 
@@ -106,7 +135,8 @@ def verdict(frame: pd.DataFrame, tolerance: float) -> str:
 
 def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
     """The B that sampling needs at each size and k, and the rule of thumb over all of them."""
-    sampling = batches_needed(frame[frame["estimator"] == "sampling"], tolerance)
+    needed = batches_needed(frame, tolerance)
+    sampling = needed[needed["estimator"] == "sampling"]
     if sampling.empty:
         return ""
     told = []
@@ -117,10 +147,24 @@ def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
         told.append(f"{need} with {row.items:,} items and k = {row.dim}")
     text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 "
     text += f"{', '.join(told)}."
-    ratios = sampling["enough"] / sampling["dim"]
-    if ratios.isna().any():
-        return text
-    return f"{text} Rule of thumb from these: B ≥ {ratios.max():g} k is enough for sampling."
+    if sampling["seeds"].nunique() > 1:
+        text += f" ({sampling['seeds'].min()} to {sampling['seeds'].max()} seeds: fewer show less.)"
+    return f"{text} {_rule_of_thumb(sampling)}"
+
+
+def _rule_of_thumb(sampling: pd.DataFrame) -> str:
+    """The B/k that was enough wherever one was, and that it is no upper bound where one was not."""
+    shown, open_ones = (sampling[which] for which in (sampling["enough"].notna(), sampling["enough"].isna()))
+    ratio = (shown["enough"] / shown["dim"]).max()
+    if open_ones.empty:
+        return f"Rule of thumb from these: B ≥ {ratio:g} k is enough for sampling."
+    tried = (open_ones["largest"] / open_ones["dim"]).max()
+    if shown.empty:
+        return f"No rule of thumb from these: up to B = {tried:g} k none is shown to be enough for sampling."
+    return (
+        f"Rule of thumb from the {len(shown)} of {len(sampling)} that show one: at least B = {ratio:g} k; in "
+        f"the other {len(open_ones)} nothing up to B = {tried:g} k is shown to be enough: it may take more."
+    )
 
 
 def _growth(frame: pd.DataFrame) -> list[str]:
@@ -179,7 +223,8 @@ def lift_over_sampling(frame: pd.DataFrame, estimator: str = "SOGram α=0.1") ->
 
 def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
     """How small a B the others make do with, and where one ranks below sampling, which does not average."""
-    needed = batches_needed(frame[frame["estimator"] != "sampling"], tolerance)
+    needed = batches_needed(frame, tolerance)
+    needed = needed[needed["estimator"] != "sampling"]
     told = []
     for name, rows in needed.groupby("estimator", sort=False):
         found = rows["enough"]
@@ -220,7 +265,7 @@ def _what_orders(frame: pd.DataFrame) -> str:
 def _errors_that_cost(frame: pd.DataFrame, tolerance: float) -> str:
     """The smallest Gramian error that is shown to cost, and the largest that is shown not to."""
     error = {key: float(np.mean(values)) for key, values in by_point(frame, "error").items()}
-    ends = {key: interval(values) for key, values in by_point(frame, "loss").items()}
+    ends = intervals(frame)
     costly = [error[key] for key, (low, _) in ends.items() if low > tolerance]
     harmless = [error[key] for key, (_, high) in ends.items() if high < tolerance]
     parts = []
@@ -232,66 +277,3 @@ def _errors_that_cost(frame: pd.DataFrame, tolerance: float) -> str:
         parts.append(f"the largest that is shown to cost less is {max(harmless):.2g}")
     text = ", ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def needed_caption(tolerance: float) -> str:
-    """What the cells of `needed_table` are."""
-    return (
-        f"The smallest B from which on the 95 % interval of the loss lies below {tolerance:.0%}, of those "
-        "that were run; in brackets the largest B whose interval lies above it. — where no B was enough."
-    )
-
-
-def needed_table(compared: pd.DataFrame, tolerance: float) -> pd.DataFrame:
-    """`batches_needed` to be read: a row for each size and k, a column for each estimator."""
-    needed = batches_needed(compared, tolerance)
-    found = needed["enough"].map("{:g}".format).replace("nan", "—")
-    bad = needed["too_small"].map(" ({:g})".format).replace(" (nan)", "")
-    wide = needed.assign(cell=found + bad).pivot(index=["items", "dim"], columns="estimator", values="cell")
-    wide = wide[list(dict.fromkeys(needed["estimator"]))].fillna("not run").reset_index()
-    return wide.rename(columns={"dim": "k"}).rename_axis(columns=None)
-
-
-def references_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The references: how near they come to the planted optimum, and how near their Gramians are to G."""
-    rows = []
-    reference = frame[frame["estimator"] == REFERENCE]
-    for (items, dim, batch), group in reference.groupby(["items", "dim", "batch"], sort=False):
-        rows.append(
-            {
-                "items": items,
-                "k": dim,
-                "reference": f"SOGram α=0.1, B = {batch:,}" if batch else "exact Gramian",
-                "MAP@10": spread(tuple(group["map@10"])),
-                "planted optimum": f"{group['optimum'].iloc[0]:.4f}",
-                "share of it": f"{(group['map@10'] / group['optimum']).mean():.1%}",
-                "Gramian error": f"{group['error'].mean():.2%}",
-                "effective rank of G": f"{group['rank'].mean():.1f}",
-                "steps": int(group["steps"].iloc[0]),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def losses_table(compared: pd.DataFrame) -> pd.DataFrame:
-    """Every point: MAP@10, loss, interval, Gramian error."""
-    error, score = by_point(compared, "error"), by_point(compared, "map@10")
-    rows = []
-    for key, losses in by_point(compared, "loss").items():
-        items, dim, estimator, batch = key
-        low, high = interval(losses)
-        rows.append(
-            {
-                "items": items,
-                "k": dim,
-                "estimator": estimator,
-                "B": batch,
-                "B/k": f"{batch / dim:g}",
-                "MAP@10": spread(score[key]),
-                "loss": f"{np.mean(losses):.2%}",
-                "interval": f"[{low:.2%}, {high:.2%}]",
-                "Gramian error": f"{np.mean(error[key]):.3g}",
-                "seeds": len(losses),
-            }
-        )
-    return pd.DataFrame(rows)
