@@ -1,16 +1,20 @@
 """The main job: raw files → shards → runs → figures, tables and verdicts on the paper's claims.
 
     python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets NAME...] [--seeds SEED...]
-                                    [--finished] [--dry-run]
+                                    [--finished] [--retry] [--dry-run]
 
-Every step is skipped where it is done already, so a second call does only what is missing. Writes
-results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item.
+Every step is skipped where it is done already, so a second call does only what is missing. A run that fails
+is told, and left out with what needs it; the others go on, and the exit code is 1. Writes
+results/<profile>/RESULTS.md, report.html, and a folder of figures and tables for each item; of less than the
+whole profile, into results/<profile>-part/.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import pkgutil
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from experiments import items
 from experiments.claims import gather, judge, load_claims, write_verdicts
 from experiments.datasets import DATASETS, prepare
 from experiments.dry_run import dry_run
@@ -25,10 +30,11 @@ from experiments.forecast import in_words
 from experiments.html_report import write_html
 from experiments.plans import Plan, load_profile, profiles
 from experiments.rendering import Report, write_markdown, write_runs
-from experiments.scheduling import run_all
+from experiments.scheduling import RunsFailed, run_all
 from experiments.sections import Section
-from experiments.tasks import Job, state_of
+from experiments.tasks import Job, failure_of, state_of
 from gramrun import runs
+from gramrun.data.shards import MANIFEST
 from gramrun.errors import GramrunError, InputError, RunError
 from gramrun.provenance import now, provenance
 
@@ -54,35 +60,72 @@ def corpora(plan: Plan) -> list[str]:
     return [*plan.datasets, *(more(plan) if more else ())]
 
 
-def reproduce(plans: Sequence[Plan], profile: str, results: Path, *, finished: bool = False) -> Path:
+def reproduce(
+    plans: Sequence[Plan],
+    profile: str,
+    results: Path,
+    *,
+    command: str = "",
+    part: bool = False,
+    finished: bool = False,
+    retry: bool = False,
+) -> Path:
     """Do everything that the plans ask for; return the report's path.
 
     Args:
         plans: of the profile, or a part of it.
         profile: its name.
-        results: where the report goes.
+        results: where the report goes; that of a part goes beside it (`part_of`).
+        command: what makes this report, for its readers; that of the whole profile where it is empty.
+        part: whether the plans are less than the profile.
         finished: run nothing, and report what is finished.
+        retry: try those runs again that have failed before.
 
     Raises:
-        RunError: when a run fails, no corpus can be had, or nothing is finished.
+        RunError: when no corpus can be had or nothing is finished; and where runs have failed, after the
+            report is written.
     """
     started = time.monotonic()
     absent: dict[str, str] = {}
-    if finished:
-        plans = finished_only(plans)
-    else:
+    failed: dict[Job, str] = {}
+    if not finished:
         plans, absent = prepare_all(plans)
-        run_tasks(plans)
+        failed = run_tasks(plans, retry=retry)
+    plans, missing = with_results(plans)
+    for name, reason in missing.items():
+        print(f"left out: {name}: {reason}", file=sys.stderr, flush=True)
+    if part or (finished and missing):
+        results = part_of(results)
     print("drawing and writing", flush=True)
+    sections = tell([replace(plan, results=results) for plan in plans], results)
+    print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
+    command = command or f"make reproduce PROFILE={profile}"
+    report = write_report(sections, {**absent, **missing}, profile, results, command)
+    if failed:
+        raise RunError(
+            f"{len(failed)} runs failed, and {report} leaves out what needs them (--retry tries them again); "
+            f"the first: {next(iter(failed.values()))}"
+        )
+    return report
+
+
+def part_of(results: Path) -> Path:
+    """Where the report of less than a whole profile goes: not over the profile's."""
+    return results.with_name(f"{results.name}-part")
+
+
+def tell(plans: Sequence[Plan], results: Path) -> list[Section]:
+    """Draw and tell every plan anew; no tables and figures of an earlier report are left beside them."""
+    for module in pkgutil.iter_modules(items.__path__):
+        shutil.rmtree(results / module.name, ignore_errors=True)
     sections = []
     for plan in plans:
-        plan.folder.mkdir(parents=True, exist_ok=True)
+        plan.folder.mkdir(parents=True)
         section = item_of(plan).section(plan)
         for table in section.tables:
             runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
         sections.append(section)
-    print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
-    return write_report(sections, absent, profile, results)
+    return sections
 
 
 def narrowed(
@@ -134,53 +177,99 @@ def prepare_all(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
     ], absent
 
 
-def finished_only(plans: Sequence[Plan]) -> list[Plan]:
-    """The plans with those corpora alone on which all runs are finished.
+def with_results(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
+    """The plans with those corpora alone on which there is something to tell.
 
-    Items that say ``PARTIAL = True`` tell of whatever runs there are, and stay.
+    That is where all runs are done; items with a ``can_tell`` know better (`experiments.items`).
+
+    Returns:
+        The plans; and of each item and corpus on which runs are missing, why.
 
     Raises:
-        RunError: when nothing is finished.
+        RunError: when there is nothing to tell.
     """
-
-    def is_done(plan: Plan) -> bool:
-        return all(state_of(job) == "done" for job in item_of(plan).tasks(plan))
-
-    kept = []
+    kept, missing = [], {}
     for plan in plans:
-        datasets = tuple(name for name in plan.datasets if is_done(replace(plan, datasets=(name,))))
-        if datasets or (not plan.datasets and (getattr(item_of(plan), "PARTIAL", False) or is_done(plan))):
-            kept.append(replace(plan, datasets=datasets))
+        datasets = []
+        for name in plan.datasets or ("",):
+            part = replace(plan, datasets=(name,) if name else ())
+            can_tell, reason = _standing(part)
+            if reason:
+                missing[f"{plan.item} on {name}" if name else plan.item] = reason
+            if can_tell:
+                datasets.append(name)
+        if datasets:
+            kept.append(replace(plan, datasets=tuple(filter(None, datasets))))
     if not kept:
-        raise RunError("no item of the profile has finished runs; leave out --finished to make them")
-    return kept
+        what, reason = next(iter(missing.items()), ("the profile", "has no items"))
+        raise RunError(f"there is nothing to report yet; the first that is missing is {what}: {reason}")
+    return kept, missing
 
 
-def run_tasks(plans: Sequence[Plan]) -> None:
+def _standing(plan: Plan) -> tuple[bool, str]:
+    """Whether an item can tell something, and what is missing of its runs; of one corpus, or of none."""
+    for name in plan.datasets:
+        if not (DATASETS[name].path / MANIFEST).exists():
+            return False, "not prepared"
+    states = {job: state_of(job) for job in item_of(plan).tasks(plan)}
+    failed = [job for job, state in states.items() if state == "failed"]
+    waiting = sum(state not in ("done", "failed") for state in states.values())
+    reasons = [f"{waiting} runs or more are not finished"] if waiting else []
+    if failed:
+        reasons.append(f"{len(failed)} runs failed, the first: {failure_of(failed[0])}")
+    own = getattr(item_of(plan), "can_tell", None)
+    return own(plan) if own else not reasons, "; ".join(reasons)
+
+
+def run_tasks(plans: Sequence[Plan], *, retry: bool = False) -> dict[Job, str]:
     """Run what the items ask for, together, until none asks for more.
 
+    Runs that have failed before are not tried again, for they would fail again.
+
+    Args:
+        plans: whose items.
+        retry: try them all the same, once.
+
+    Returns:
+        What failed, now or before, and why.
+
     Raises:
-        RunError: when a run fails.
+        RunError: when what was run is not what was asked for.
     """
+    failed: dict[Job, str] = {}
     while True:
+        for plan in plans:
+            if make_ready := getattr(item_of(plan), "make_ready", None):
+                make_ready(plan)
         tasks = list(dict.fromkeys(task for plan in plans for task in item_of(plan).tasks(plan)))
-        if all(state_of(task) == "done" for task in tasks):
-            print(f"all {len(tasks)} runs are done", flush=True)
-            return
-        run_all(tasks)
+        states = {task: state_of(task) for task in tasks}
+        for task in tasks:
+            if states[task] == "failed" and not retry and task not in failed:
+                failed[task] = f"{task.output}: {failure_of(task)}"
+                print(f"failed before, and not tried again: {failed[task]}", file=sys.stderr, flush=True)
+        waiting = [task for task in tasks if states[task] != "done" and task not in failed]
+        if not waiting:
+            print(f"all {len(tasks) - len(failed)} runs are done" + f", {len(failed)} failed" * bool(failed))
+            return failed
+        try:
+            run_all([task for task in tasks if task not in failed])
+        except RunsFailed as error:
+            failed |= error.failures
         # Else it would be asked for again, for ever: another version of gramrun made its configuration, say.
-        if undone := [task for task in tasks if state_of(task) != "done"]:
+        if undone := [task for task in waiting if state_of(task) != "done" and task not in failed]:
             raise RunError(
                 f"{undone[0].output}: was run, but is not what was asked for; remove it and try again"
             )
 
 
-def write_report(sections: Sequence[Section], absent: Mapping[str, str], profile: str, results: Path) -> Path:
+def write_report(
+    sections: Sequence[Section], absent: Mapping[str, str], profile: str, results: Path, command: str
+) -> Path:
     """RESULTS.md (whose path is returned), report.html, claims.json and runs.json of the sections."""
     verdicts = judge(load_claims(), gather(sections), profile)
     report = Report(
         f"Gramian estimation, reproduced ({profile} profile)",
-        f"make reproduce PROFILE={profile}",
+        command,
         results,
         sections,
         verdicts,
@@ -202,19 +291,28 @@ def main() -> int:
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what is finished")
+    parser.add_argument("--retry", action="store_true", help="try runs again that have failed before")
     parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     arguments = parser.parse_args()
     results = Path("results") / arguments.profile
-    plans = load_profile(arguments.profile, results)
+    every = load_profile(arguments.profile, results)
     try:
-        plans = narrowed(plans, arguments.items, arguments.datasets, arguments.seeds)
+        plans = narrowed(every, arguments.items, arguments.datasets, arguments.seeds)
     except InputError as error:
         parser.error(f"{arguments.profile} {error}")
     try:
         if arguments.dry_run:
             print(dry_run(plans))
             return 0
-        report = reproduce(plans, arguments.profile, results, finished=arguments.finished)
+        report = reproduce(
+            plans,
+            arguments.profile,
+            results,
+            command=command_of(arguments),
+            part=plans != every,
+            finished=arguments.finished,
+            retry=arguments.retry,
+        )
     except GramrunError as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return error.exit_code
@@ -223,6 +321,17 @@ def main() -> int:
         return 130
     print(f"wrote {report}")
     return 0
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """What makes the same report again."""
+    if not (arguments.items or arguments.datasets or arguments.seeds or arguments.finished):
+        return f"make reproduce PROFILE={arguments.profile}"
+    parts = ["python -m experiments.reproduce --profile", arguments.profile]
+    for name in ("items", "datasets", "seeds"):
+        if wanted := getattr(arguments, name):
+            parts += [f"--{name}", *map(str, wanted)]
+    return " ".join(parts + ["--finished"] * arguments.finished)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def _state_of_task(task: Task) -> str:
 
 
 def remember_failure(job: Job, reason: str) -> None:
-    """Note in the manifest of a run why it ended, where it could not do so itself: killed for its memory, say."""
+    """Note in a run's manifest why it ended, where it could not do so itself: killed for its memory, say."""
     manifest = job.output / runs.MANIFEST
     if isinstance(job, Task) and manifest.exists():
         known = runs.read_json(manifest)

@@ -1,7 +1,9 @@
 """The main job itself, at toy size: two methods, two seeds, a planted corpus; and parts of other experiments."""
 
+import argparse
 import json
 import os
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -104,13 +106,55 @@ def test_the_main_job_at_toy_size(toy, capsys):
     # What was done is not done again, and items share their runs: 3 of the paper's methods, 3 recommended
     # ones (sampling and SOGram at two α) and a trajectory, each with two seeds.
     made = times(Path("results"))
-    part = reproduce.finished_only([*plans_of(toy), replace(plans_of(toy)[1], seeds=(0, 5))])
+    more = [replace(plans_of(toy)[1], seeds=(0, 5)), replace(plans_of(toy)[0], datasets=("enwik8",))]
+    part, missing = reproduce.with_results([*plans_of(toy), *more])
     assert part == plans_of(toy)
+    assert missing == {
+        "gramian_error on toy": "1 runs or more are not finished", "corpus_sizes on enwik8": "not prepared"
+    }  # fmt: skip
+    (toy / "weighting").mkdir()  # of another report
+    partial = reproduce.reproduce([*plans_of(toy), *more], "test", toy, command="this", finished=True)
+    assert partial == Path("results/test-part/RESULTS.md") and path.read_text() == text
+    assert "`this`" in partial.read_text() and "corpus_sizes on enwik8: not prepared" in partial.read_text()
     assert len({p.parent for p in made}) == 14
     capsys.readouterr()
     assert reproduce.reproduce(plans_of(toy), "test", toy) == path
     assert "all 14 runs are done" in capsys.readouterr().out
     assert times(Path("results")) == made
+    assert not (toy / "weighting").exists()
+
+
+def test_what_fails_is_told_and_left_out_and_not_tried_again(toy, capsys):
+    sizes, *_, final, _ = plans_of(toy)
+    diverging = replace(
+        final, seeds=(0,), options={"alphas": [0.5], "settings": ["train.learning_rate=1e30"]}
+    )
+    for _ in range(2):
+        with pytest.raises(RunError, match="2 runs failed, and results/test/RESULTS.md leaves out"):
+            reproduce.reproduce([sizes, diverging], "test", toy)
+        text = (toy / "RESULTS.md").read_text()
+        assert "## Corpus sizes" in text and "## Final MAP@10" not in text
+        assert "final_map on toy: 2 runs failed, the first: step" in text
+        made, told = times(Path("results")), capsys.readouterr()
+    assert times(Path("results")) == made and "not tried again: results/runs/toy/paper-s" in told.err
+    assert reproduce.run_tasks([diverging], retry=True)
+    assert times(Path("results")) != made
+    with pytest.raises(
+        RunError, match="nothing to report yet; the first that is missing is final_map on toy"
+    ):
+        reproduce.reproduce([diverging], "test", toy, finished=True)
+
+
+def test_the_command_of_a_part_names_its_arguments(monkeypatch, tmp_path):
+    """Through the command line itself: nothing is finished, so that what it says is all that it does."""
+    monkeypatch.chdir(tmp_path)
+    parsed = argparse.Namespace(profile="quick", items=None, datasets=None, seeds=None, finished=False)
+    assert reproduce.command_of(parsed) == "make reproduce PROFILE=quick"
+    parsed.items, parsed.seeds, parsed.finished = ["final_map"], [0, 1], True
+    command = "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"
+    assert reproduce.command_of(parsed) == command
+    monkeypatch.setattr(sys, "argv", command.split()[2:])
+    assert reproduce.main() == 1 and not list(tmp_path.iterdir())
 
 
 def test_a_part_of_a_profile(toy):

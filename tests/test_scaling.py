@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import planted_clusters, scaling_summary
+from experiments import planted_clusters, scaling_summary, scaling_tables
 from experiments.items import scaling
 from experiments.plans import Plan, load_profile
 from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
@@ -133,13 +133,25 @@ def test_losses_are_paired_by_seed():
 
 
 def test_enough_is_from_there_on_and_too_small_is_shown():
-    close, wide = (0.001, 0.002, 0.0015), (-0.05, 0.06, 0.01)
-    assert scaling_summary.enough({4: (0.2, 0.21, 0.2), 64: close, 256: close}, 0.01) == 64
+    bad, close, wide, none = (0.19, 0.21), (0.001, 0.002), (-0.05, 0.06), (float("nan"), float("nan"))
+    assert scaling_summary.enough({4: bad, 64: close, 256: close}, 0.01) == 64
     assert scaling_summary.enough({4: close, 64: wide, 256: close}, 0.01) == 256
     assert scaling_summary.enough({4: close, 64: wide}, 0.01) is None
-    assert scaling_summary.enough({4: (0.0,)}, 0.01) is None, "one seed shows nothing"
-    assert scaling_summary.too_small({4: (0.2, 0.21, 0.2), 64: close, 256: wide}, 0.01) == 4
-    assert scaling_summary.too_small({64: close, 256: wide}, 0.01) is None
+    assert scaling_summary.enough({4: none}, 0.01) is None, "one seed shows nothing"
+    assert scaling_summary.too_small({4: bad, 64: close, 256: wide}, 0.01) == 4
+    assert scaling_summary.too_small({64: close, 256: wide, 512: none}, 0.01) is None
+
+
+def test_intervals_by_hand():
+    """Losses with deviations ±.1 and ±.3 at B = 4: variance (.02 + .18) / 2, 2 degrees of freedom, t = 4.303."""
+    maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.7), ("b", 4): (0.8, 0.2), ("a", 64): (0.9, 0.9)}
+    ends = scaling_summary.intervals(scaling_summary.with_losses(made(maps)))
+    half = 4.3027 * np.sqrt(0.1 / 2)
+    np.testing.assert_allclose(ends[1000, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
+    single = scaling_summary.intervals(scaling_summary.with_losses(made({k: v[:1] for k, v in maps.items()})))
+    assert np.isnan(list(single.values())).all()
 
 
 def test_the_verdict_turns_with_the_numbers():
@@ -172,14 +184,19 @@ def test_the_verdict_turns_with_the_numbers():
     assert "its lag costs more" not in grown
     never = dict.fromkeys(harmed, FAR)
     assert "at no B up to 64" in words(never, never) and "Rule of thumb" not in words(never, never)
+    assert "up to B = 4 k none is shown to be enough" in words(never, never)
+    assert (
+        "Rule of thumb from the 1 of 2 that show one: at least B = 0.25 k; in the other 1 nothing up to B = 4 k"
+        in words(unharmed, never)
+    )
     assert "shown to cost more than 1% is 0.2, the largest that is shown to cost less is 0.2." in grown
     assert "shown to cost more" not in words(unharmed, unharmed)
 
 
 def test_the_table_says_where_nothing_is_enough():
-    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 4): NEAR, ("SAGram", 64): NEAR}
-    table = scaling_summary.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
-    assert table.to_dict("records") == [{"items": 1000, "k": 16, "sampling": "— (4)", "SAGram": "4"}]
+    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 16): NEAR, ("SAGram", 64): NEAR}
+    table = scaling_tables.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
+    assert table.to_dict("records") == [{"items": 1000, "k": 16, "sampling": "— (4)", "SAGram": "16"}]
 
 
 def test_the_figure_has_a_panel_for_each_size_and_dimension():
@@ -228,9 +245,14 @@ def tiny_plan(tmp_path, monkeypatch):
 def test_the_whole_at_toy_size(tiny_plan):
     asked = scaling.tasks(tiny_plan)
     assert len(asked) == 2, "the search comes first"
+    assert not Path("data").exists() and not scaling.can_tell(tiny_plan), "to ask writes nothing"
     for _ in range(2):  # the search, and the one wave
-        run_all(asked)
-        asked = scaling.tasks(tiny_plan)
+        scaling.make_ready(tiny_plan)
+        run_all(scaling.tasks(tiny_plan))
+    asked = scaling.tasks(tiny_plan)
+    assert not scaling.can_tell(tiny_plan), "no Gramian is measured yet"
+    scaling.make_ready(tiny_plan)
+    assert scaling.can_tell(tiny_plan)
     assert all(state_of(task) == "done" for task in asked)
     assert len(asked) == 2 + 1 + 2
     assert scaling.chosen(tiny_plan) == {4: (3, 0.3)}, "at 0.001 nothing is learnt"

@@ -6,11 +6,11 @@ Each has two functions:
                                    that it may first search and then run what was found
     section(plan) -> Section       reads finished runs, draws into ``plan.folder`` and tells what came out
 
-and may have a third:
+and may have more:
 
-    corpora(plan) -> list[str]     data sets that it needs beside ``plan.datasets``
-
-An item may say ``PARTIAL = True`` where its section tells of whatever runs are finished.
+    corpora(plan)    -> list[str]  data sets that it needs beside ``plan.datasets``
+    make_ready(plan) -> None       what must be done between runs; ``tasks`` and ``section`` only read
+    can_tell(plan)   -> bool       whether ``section`` has anything to tell; else, if all tasks are done
 
 `python -m experiments.reproduce` runs the tasks of all items of a profile together and writes the report.
 """

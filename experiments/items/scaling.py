@@ -1,15 +1,18 @@
 """When is the lift real? Where noise in the Gramians begins to cost MAP, by corpus size, B, k and estimator.
 
 The paper's lift of SOGram over sampling differs from corpus to corpus (Section 4.3). Here corpora of planted
-topics grow (`experiments.planted_clusters`: the best ranking is known, and nothing but the number of items
-changes). What an estimator loses is held against training with a noise-free Gramian, seed by seed:
+topics grow (`experiments.planted_clusters`): of the corpus, whose best ranking is known, nothing but the
+number of items changes. What an estimator loses is held against training with a noise-free Gramian, seed by
+seed:
 
     loss = 1 − MAP@10 / MAP@10 under the reference Gramian      (same seed: start and gradient batches)
 
 The reference is the exact Gramian at every step, or, where that would cost hours, SOGram with so large a
 batch that its own error, which a table shows, is nil beside the others'. λ and η are chosen once for each k:
 under the exact Gramian, on the smallest corpus, on pairs held out of its training split; every size and
-estimator has them, and the same number of epochs. One corpus a size; seeds are of parameters and batches.
+estimator has them, and the same number of epochs. So a larger corpus is also trained for more steps, of which
+SOGram's lag of 1/α is a smaller part; is ranked among a smaller share of its items; and has λ and η that were
+not chosen for it. The section says how much of each. One corpus a size; seeds are of parameters and batches.
 """
 
 from __future__ import annotations
@@ -20,36 +23,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from experiments import planted_clusters
+from experiments.final_gramians import GRAMIANS, keep_gramians
 from experiments.plans import Plan, run_task
 from experiments.planted_clusters import Planted
-from experiments.scaling_summary import (
-    REFERENCE,
-    by_point,
-    lift_over_sampling,
-    losses_table,
-    needed_caption,
-    needed_table,
-    references_table,
-    verdict,
-    with_losses,
-)
+from experiments.scaling_summary import REFERENCE, by_point, lift_over_sampling, verdict, with_losses
+from experiments.scaling_tables import POOLED, losses_table, needed_caption, needed_table, references_table
 from experiments.scheduling import Task, state_of
 from experiments.sections import Figure, Section, Seeds, Table
-from gramrun import checkpoints, runs
+from gramrun import runs
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.gramian.exact import relative_error
 from gramrun.plotting import save
 from gramrun.plotting.scaling import scaling_figure
-from gramrun.training import Trainer
 
 CORPUS = "planted-clusters"
-PARTIAL = True  # it tells of the sizes that are finished
-GRAMIANS = "gramians.json"
 EXACT = ("exact",)
 
 
@@ -113,8 +103,13 @@ def _model(plan: Plan, dim: int, gravity: float, learning_rate: float) -> tuple[
 
 
 def chosen(plan: Plan) -> dict[int, tuple[float, float]]:
-    """The best (λ, η) for each k, of the finished search."""
-    return {dim: max(grid, key=lambda pair: _score(grid[pair])) for dim, grid in search(plan).items()}
+    """The best (λ, η) for each k whose search has ended; runs that failed (diverged, say) are never best."""
+    best = {}
+    for dim, grid in search(plan).items():
+        done = {pair: task for pair, task in grid.items() if state_of(task) == "done"}
+        if done and _ended(list(grid.values())):
+            best[dim] = max(done, key=lambda pair: _score(done[pair]))
+    return best
 
 
 def _score(task: Task) -> float:
@@ -122,9 +117,14 @@ def _score(task: Task) -> float:
 
 
 def waves(plan: Plan) -> Iterator[list[Point]]:
-    """The points of one size, k and seed after another: whose checkpoints may stand on disk at once."""
+    """The points of one size, k and seed after another: whose checkpoints may stand on disk at once.
+
+    There are none of a k whose search has not ended.
+    """
     settings = {dim: _model(plan, dim, *pair) for dim, pair in chosen(plan).items()}
     for grid in plan.options["grids"]:
+        if grid["dim"] not in settings:
+            continue
         for seed in plan.seeds[: grid.get("seeds")]:
             yield list(points(plan, grid, settings[grid["dim"]], seed))
 
@@ -152,77 +152,74 @@ def points(plan: Plan, grid: Mapping[str, Any], model: Sequence[str], seed: int)
 
 
 def tasks(plan: Plan) -> list[Task]:
-    """The search, then wave after wave; of a finished wave, Gramians are measured and checkpoints dropped."""
-    sizes = [grid["items"] for grid in plan.options["grids"]]
-    planted_clusters.prepare(planted(plan, min(sizes)), data(min(sizes), tuning=True), tuning=True)
-    asked = [task for grid in search(plan).values() for task in grid.values()]
-    if not _done(asked):
+    """The search, then wave after wave."""
+    asked = _searches(plan)
+    if not _ended(asked):
         return asked
-    for task in asked:
-        runs.open_run(task.output).drop_checkpoints(0)
     for wave in waves(plan):
-        planted_clusters.prepare(planted(plan, wave[0].items), data(wave[0].items))
         asked += [point.task for point in wave]
-        if not _done([point.task for point in wave]):
+        if not _ended([point.task for point in wave]):
             break
-        for point in wave:
-            keep_gramians(point.task.output)
     return asked
 
 
-def _done(asked: Sequence[Task]) -> bool:
-    return all(state_of(task) == "done" for task in asked)
+def make_ready(plan: Plan) -> None:
+    """Prepare the corpora of the next runs; of ended waves, measure Gramians and drop checkpoints."""
+    smallest = min(grid["items"] for grid in plan.options["grids"])
+    planted_clusters.prepare(planted(plan, smallest), data(smallest, tuning=True), tuning=True)
+    searches = _searches(plan)
+    if not _ended(searches):
+        return
+    for task in searches:
+        runs.open_run(task.output).drop_checkpoints(0)
+    for wave in waves(plan):
+        planted_clusters.prepare(planted(plan, wave[0].items), data(wave[0].items))
+        if not _ended([point.task for point in wave]):
+            return
+        for point in wave:
+            if state_of(point.task) == "done":
+                keep_gramians(point.task.output)
 
 
-def keep_gramians(output: Path) -> dict[str, Any]:
-    """Measure a finished run's Gramians, once, and drop its checkpoint, which at 1M items is of a gigabyte.
+def can_tell(plan: Plan) -> bool:
+    """Whether some run and its reference are finished: the section tells of what there is."""
+    found = {(p.items, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
+    return any((*point, True) in found for *point, is_reference in found if not is_reference)
 
-    The estimates are those of the last step, made before its gradient step; the exact Gramians are under the
-    parameters after it. One step of the last epoch moves them by far less than what is measured.
 
-    Returns:
-        ``error``, the relative error ‖Ĝ − G‖_F / ‖G‖_F, and ``rank``, the effective rank (tr G)² / ‖G‖²_F of
-        the exact Gramian, both as a mean over the two sides.
-    """
-    if (output / GRAMIANS).exists():
-        return runs.read_json(output / GRAMIANS)
-    run = runs.open_run(output)
-    state = checkpoints.load_newest(run)
-    assert state is not None, "a finished run has a checkpoint until its Gramians are measured"
-    trainer = Trainer(run.config, open_corpus(run.config.data.path))
-    trainer.load_state_dict(state["trainer"])
-    sides = ((trainer.left, trainer.left_estimator), (trainer.right, trainer.right_estimator))
-    measured = []
-    for side, estimator in sides:
-        exact = side.exact_gramian()
-        rank = float(exact.trace() ** 2 / exact.square().sum())
-        measured.append((relative_error(estimator.gramian, exact), rank))
-    error, rank = np.mean(measured, axis=0).tolist()
-    result = {"error": error, "rank": rank}
-    runs.write_json(output / GRAMIANS, result)
-    run.drop_checkpoints(0)
-    return result
+def measured_points(plan: Plan) -> list[Point]:
+    """Those that are finished, and whose Gramians are measured."""
+    points = itertools.chain.from_iterable(waves(plan))
+    return [p for p in points if (p.task.output / GRAMIANS).exists() and state_of(p.task) == "done"]
+
+
+def _searches(plan: Plan) -> list[Task]:
+    return [task for grid in search(plan).values() for task in grid.values()]
+
+
+def _ended(asked: Sequence[Task]) -> bool:
+    """Whether every run is done, or would only fail again."""
+    return all(state_of(task) in ("done", "failed") for task in asked)
 
 
 def table_of_runs(plan: Plan) -> pd.DataFrame:
-    """A row for each finished run: what was set, MAP@10 beside the planted optimum, Gramians, seconds."""
+    """A row for each measured run: what was set, MAP@10 beside the planted optimum, Gramians, seconds."""
     best: dict[int, float] = {}
     rows = []
-    for point in itertools.chain.from_iterable(waves(plan)):
-        if not point.task.output.exists() or state_of(point.task) != "done":
-            continue
-        last = runs.open_run(point.task.output).metrics()[-1]
+    for point in measured_points(plan):
+        run = runs.open_run(point.task.output)
+        last = run.metrics()[-1]
         if point.items not in best:
-            settings = runs.open_run(point.task.output).config.evaluation
-            best[point.items] = _optimum(plan, point.items, settings)
+            best[point.items] = _optimum(plan, point.items, run.config.evaluation)
         own = {key: getattr(point, key) for key in ("items", "dim", "estimator", "batch", "seed")}
         rows.append(
             {
                 **own,
                 "map@10": last["map@10"],
                 "optimum": best[point.items],
-                **keep_gramians(point.task.output),
+                **runs.read_json(point.task.output / GRAMIANS),
                 "steps": last["step"],
+                "candidates": min(1.0, run.config.evaluation.candidates / point.items),
                 "train_seconds": last["train_seconds"],
             }
         )
@@ -238,7 +235,6 @@ def section(plan: Plan) -> Section:
     frame = table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
-    planned = [point.task.output for point in itertools.chain.from_iterable(waves(plan))]
     plan.folder.mkdir(parents=True, exist_ok=True)
     tables = (
         Table("batch_needed", needed_caption(tolerance), needed_table(compared, tolerance)),
@@ -249,7 +245,7 @@ def section(plan: Plan) -> Section:
         ),
         Table(
             "losses",
-            "Mean ± standard deviation over seeds; the interval is Student's, of 95 %.",
+            f"Mean ± standard deviation over seeds; intervals are Student's, of 95 %; the {POOLED}.",
             losses_table(compared),
         ),
     )
@@ -271,11 +267,11 @@ def section(plan: Plan) -> Section:
         name="scaling",
         title="When is the lift real? Gramian noise against corpus size, B and k",
         source="",
-        verdict=f"{verdict(compared, tolerance)} {_conditions(plan)}",
+        verdict=f"{verdict(compared, tolerance)} {_conditions(plan, frame)}",
         tables=tables,
         figures=tuple(captions.values()),
         measured=_measured(compared),
-        runs=tuple(path for path in planned if path.exists()),
+        runs=tuple(point.task.output for point in measured_points(plan)),
     )
 
 
@@ -292,10 +288,23 @@ def _measured(compared: pd.DataFrame) -> dict[str, Seeds]:
     return measured
 
 
-def _conditions(plan: Plan) -> str:
+def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
+    """What else differs between the sizes, and what does not."""
     found = "; ".join(f"k = {k}: λ = {λ:g}, η = {η:g}" for k, (λ, η) in chosen(plan).items())
-    return (
+    sizes = frame.groupby("items")[["steps", "candidates"]].first()
+    text = (
         f"(Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most "
         f"{Planted(2).draws} links a left item, {plan.options['epochs']} epochs of B' = 1,024 everywhere; "
         f"chosen under the exact Gramian on held-out training pairs of the smallest corpus: {found}.)"
+    )
+    if len(sizes) < 2:
+        return text
+    told = [
+        f"{items:,} items: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of them"
+        for items, row in zip(sizes.index, sizes.itertuples(), strict=True)
+    ]
+    return (
+        f"{text} Not size alone differs: by its epochs a larger corpus is trained for more steps, of which "
+        "the lag of an average over steps, 1/α, is a smaller part; candidates are a smaller share of its "
+        f"items; and λ and η are those of the smallest ({'; '.join(told)})."
     )

@@ -114,31 +114,57 @@ def search_task(dataset: str, candidate: Candidate) -> Task:
 
 
 def scores(plan: Plan, dataset: str) -> pd.DataFrame:
-    """The finished search: a row for each candidate, with ``method``, λ, η, α and ``tuning`` (MAP@10)."""
+    """The finished search: a row for each candidate, with ``method``, λ, η, α and ``tuning`` (MAP@10).
+
+    A point whose run failed (it diverged, say) scores NaN, and is not chosen.
+    """
     rows = []
     for candidate in candidates(plan, dataset):
-        last = runs.open_run(search_task(dataset, candidate).output).metrics()[-1]
-        rows.append({"method": candidate.method, **candidate.values, "tuning": last["map@10"]})
+        task = search_task(dataset, candidate)
+        done = state_of(task) == "done"
+        score = runs.open_run(task.output).metrics()[-1]["map@10"] if done else np.nan
+        rows.append({"method": candidate.method, **candidate.values, "tuning": score})
     return pd.DataFrame(rows)
 
 
 def chosen(plan: Plan, dataset: str) -> list[Method]:
-    """Each method at the best of its points."""
-    every, found = candidates(plan, dataset), scores(plan, dataset)
+    """Each method at the best of its points; one of which all points failed is left out."""
+    every, found = candidates(plan, dataset), scores(plan, dataset).dropna(subset="tuning")
     best = found.groupby("method", sort=False)["tuning"].idxmax()
     base = load()["datasets"][dataset]["base"]
     return [Method(str(label), base, every[index].settings) for label, index in best.items()]
 
 
 def tasks(plan: Plan) -> list[Task]:
-    """The search; and of every data set whose search is done, the final runs."""
+    """The search; and of every data set whose search has ended, the final runs."""
     found = []
     for dataset in plan.datasets:
-        searches = [search_task(dataset, candidate) for candidate in candidates(plan, dataset)]
-        found += searches
-        if all(state_of(task) == "done" for task in searches):
-            found += rankings.tasks(replace(plan, datasets=(dataset,)), chosen(plan, dataset))
+        found += _searches(plan, dataset)
+        if _has_ended(plan, dataset):
+            found += _finals(plan, dataset)
     return found
+
+
+def can_tell(plan: Plan) -> bool:
+    """Whether every search has ended, and all final runs are done."""
+    return all(
+        _has_ended(plan, dataset) and all(state_of(task) == "done" for task in _finals(plan, dataset))
+        for dataset in plan.datasets
+    )
+
+
+def _searches(plan: Plan, dataset: str) -> list[Task]:
+    return [search_task(dataset, candidate) for candidate in candidates(plan, dataset)]
+
+
+def _has_ended(plan: Plan, dataset: str) -> bool:
+    """Whether every point was run, and not all of them failed."""
+    states = {state_of(task) for task in _searches(plan, dataset)}
+    return "done" in states and states <= {"done", "failed"}
+
+
+def _finals(plan: Plan, dataset: str) -> list[Task]:
+    return rankings.tasks(replace(plan, datasets=(dataset,)), chosen(plan, dataset))
 
 
 def section(plan: Plan) -> Section:
@@ -150,7 +176,7 @@ def section(plan: Plan) -> Section:
         frame = rankings.measure(plan, dataset, chosen(plan, dataset))
         ends = at_the_ends(tried, load()["datasets"][dataset])
         tables.append(Table(f"final-{dataset}", caption(plan, dataset, tried), final_table(tried, frame)))
-        shown = tried.rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
+        shown = tried.fillna({"tuning": "failed"}).rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
         tables.append(
             Table(f"search-{dataset}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
         )
@@ -172,6 +198,7 @@ def section(plan: Plan) -> Section:
 
 def best_points(tried: pd.DataFrame) -> pd.DataFrame:
     """The best point of each method, indexed by method."""
+    tried = tried.dropna(subset="tuning")
     return tried.loc[tried.groupby("method", sort=False)["tuning"].idxmax()].set_index("method")
 
 
