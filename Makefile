@@ -10,7 +10,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
-	@echo "make reference   make reproduce, its report, tables and pictures copied to results/reference/"
+	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
@@ -37,9 +37,21 @@ setup: $(VENV)/.installed-dev
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE)
 
-# What is committed of a reproduction: the report, its tables, pictures and manifests, no checkpoints.
-reference: reproduce
-	cd results/$(PROFILE) && cp --parents RESULTS.md report.html claims.json runs.json */*.png */*.csv ../reference/
+# What is committed of a reproduction: the report with its tables and pictures, and of every run what its
+# manifest says, with whole hashes, in runs.json; nothing is run. What the last report put there goes first.
+PUBLISHED := $(or $(PART),$(PROFILE))
+LIST := results/reference/published.txt
+
+reference:
+ifeq ($(origin PROFILE)$(PART),file)
+	@echo "name what to publish: make reference PROFILE=standard, or PART=standard-part"; exit 2
+else
+	@test -f results/$(PUBLISHED)/RESULTS.md || { echo "results/$(PUBLISHED): no report there"; exit 2; }
+	@mkdir -p results/reference && touch $(LIST)
+	cd results/reference && xargs -r rm -f < published.txt
+	cd results/$(PUBLISHED) && ls RESULTS.md report.html claims.json runs.json */*.png */*.csv > ../../$(LIST)
+	cd results/$(PUBLISHED) && xargs cp --parents -t ../reference < ../../$(LIST)
+endif
 
 smoke: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/smoke.sh

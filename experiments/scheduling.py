@@ -21,6 +21,7 @@ from experiments.forecast import Forecast, in_words, together
 from experiments.tasks import Job, Script, Task, remember_failure, state_of
 from gramrun import runs
 from gramrun.errors import RunError
+from gramrun.provenance import provenance
 
 _REFRESH = 5  # seconds between two looks at the clock
 _FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}
@@ -136,7 +137,8 @@ def run_script(script: Script) -> None:
     _python(script.module, [*script.arguments, "--output", str(script.output)], threads=1, quiet=True)
     if not script.output.exists():
         raise RunError(f"{script.module} has not written {script.output}")
-    runs.write_json(script.stamp, {**script.describe(), "seconds": time.monotonic() - started})
+    made = {"seconds": time.monotonic() - started, "provenance": provenance()}
+    runs.write_json(script.stamp, {**script.describe(), **made})
 
 
 def _python(module: str, arguments: Sequence[str], *, threads: int | None, quiet: bool) -> None:

@@ -90,8 +90,8 @@ def state_of(job: Job) -> str:
 
 def _state_of_script(script: Script) -> str:
     found = runs.read_json(script.stamp)
-    found.pop("seconds", None)
-    return "done" if found == script.describe() else "stale"
+    wanted = script.describe()
+    return "done" if {key: found.get(key) for key in wanted} == wanted else "stale"
 
 
 def _state_of_task(task: Task) -> str:

@@ -168,6 +168,9 @@ def test_the_known_optimum_from_its_script_to_its_section(tmp_path, monkeypatch)
     name = f"known optimum, {options['objectives'][0]}/sampling/end excess"
     assert len(section.measured[name]) == 2 and min(section.measured[name]) > 0.01
     assert (plan.folder / "epochs.svg").exists()
+    (made,) = section.tables[1].frame.to_dict("records")
+    assert made["command"].startswith("python -m experiments.known_optimum --seeds 2 --learning-rate 0.3")
+    assert made["settings"] == scripts[0].settings and "torch" in made["environment"]
     changed = {**known_optimum.ESTIMATORS, "sampling": ("name=sampling", "gramian_batch_size=9")}
     monkeypatch.setattr(known_optimum, "ESTIMATORS", changed)
     assert [state_of(script) for script in item.tasks(plan)] == ["stale"], "its settings are others now"

@@ -6,6 +6,9 @@ Every objective of the plan is a call of `experiments.known_optimum`, so that th
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -15,6 +18,7 @@ from experiments.known_optimum import ESTIMATORS, REACHED, SETTINGS, Setting
 from experiments.plans import RUNS, Plan
 from experiments.sections import Figure, Section, Table
 from experiments.tasks import Script
+from gramrun import runs
 from gramrun.plotting import save
 from gramrun.plotting.points import points_figure
 
@@ -64,10 +68,34 @@ def section(plan: Plan) -> Section:
         "Training against a known optimum",
         "",
         verdict(frame, limit),
-        (Table("excess", caption(plan), table(frame)),),
+        (
+            Table("excess", caption(plan), table(frame)),
+            Table("scripts", "What made each part of the table.", scripts_table(tasks(plan))),
+        ),
         (Figure("epochs", f"When each run arrives; hollow: not within {limit:g} epochs."),),
         {f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run},
     )
+
+
+def scripts_table(scripts: Sequence[Script]) -> pd.DataFrame:
+    """The command of each script, the hash of its settings, the code and machine, by its stamp."""
+    rows = []
+    for script in scripts:
+        stamp = runs.read_json(script.stamp)
+        made = stamp.get("provenance", {})
+        versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
+        rows.append(
+            {
+                "command": f"python -m {script.module} {shlex.join(script.arguments)}",
+                "settings": script.settings,
+                "code": made.get("git_commit") or "unknown",
+                "environment": f"Python {made['python']}, {versions}, {made['processor']}"
+                if made
+                else "unknown",
+                "minutes": f"{float(stamp['seconds']) / 60:.1f}",
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def caption(plan: Plan) -> str:
