@@ -27,6 +27,7 @@ from gramrun.data.shards import PreparedCorpus
 
 BENCH = Path(__file__).parents[1] / "results" / "reference" / "bench"
 _BENCH_NUMBERS = {"pages": 3072 * 2 * (3 * 50 + 256 + 64), "linear": 3072 * 4 * 35}
+_FR_SCALE = 142_000_000  # links of the largest wiki of prepare_speed.json
 _RANKED = (50_000, 64)  # candidates and k of evaluation_speed.json
 
 
@@ -108,6 +109,12 @@ class CostModel:
         count = (1 + section.drift) * (2 + (steps // interval if interval else 0))
         truth = self.embedding(config, corpus, *members)
         return steps * (self.step(config, corpus) + watching) + count * truth
+
+
+def preparation(pairs: int, folder: Path = BENCH) -> float:
+    """Seconds to prepare so many pairs from files on disk, at the pace of the largest wiki's older tables."""
+    timed = runs.read_json(folder / "prepare_speed.json")["rounds"]["fr-scale-2016"]["prepare"]
+    return pairs * statistics.median(timed) / _FR_SCALE
 
 
 def load(folder: Path = BENCH) -> CostModel:

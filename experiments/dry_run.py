@@ -3,7 +3,8 @@
 Corpora that are prepared are read; the paper's are known by their sizes (`experiments.paper_corpora`).
 Time is that of like runs that have finished (`experiments.forecast`), else of the model of committed timings
 (`experiments.cost_model`). Memory is `gramrun.peak_memory`'s peak of one process. Disk is that of checkpoints
-(parameters, optimizer, caches; so many as are kept, and the one being written), and of the prepared shards.
+(parameters, optimizer, caches; so many as are kept, and the one being written), of shards, and of the
+raw files of the paper's corpora.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import psutil
 
 from experiments import cost_model
 from experiments.forecast import Forecast, in_words, together
-from experiments.paper_corpora import PAPER, stand_in
+from experiments.paper_corpora import PAPER, RAW_BYTES, stand_in
 from experiments.plans import Plan
 from experiments.tasks import Job, Script, Task, state_of
 from gramrun.caches import cache_bytes
@@ -27,6 +28,8 @@ from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import STATE_FLOATS, peak_memory
 from gramrun.room import available_disk, size_text
+
+_DOWNLOAD = 5_000_000  # bytes a second over one connection, a guess
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,15 @@ def dry_run(plans: Sequence[Plan]) -> str:
     Jobs that an item asks for only after others are done (a search's final runs) are not among them.
     """
     jobs = list(dict.fromkeys(job for plan in plans for job in _tasks(plan)))
-    corpora = {name: corpus_of(name) for name in dict.fromkeys(map(_dataset, jobs)) if name}
+    names = [name for plan in plans for name in plan.datasets] + [
+        name for job in jobs if (name := _dataset(job))
+    ]
+    corpora = {name: corpus_of(name) for name in dict.fromkeys(names)}
     found = list(predict(jobs, corpora))
     lines = []
     for name in dict.fromkeys(_dataset(p.job) for p in found):
         lines += _table(name, [p for p in found if _dataset(p.job) == name], corpora.get(name))
-    return "\n".join([*lines, *_totals(found, corpora)]) + "\n"
+    return "\n".join([*lines, *_raw_files(corpora), *_totals(found, corpora)]) + "\n"
 
 
 def _tasks(plan: Plan) -> Sequence[Job]:
@@ -191,16 +197,39 @@ def _name(job: Job) -> str:
     return f"{job.command} {job.output.name.rpartition('-seed')[0]}"
 
 
+def _absent(corpora: dict[str, PreparedCorpus | None]) -> dict[str, PreparedCorpus | None]:
+    return {name: corpus for name, corpus in corpora.items() if not (Path("data") / name).is_dir()}
+
+
+def _raw_files(corpora: dict[str, PreparedCorpus | None]) -> list[str]:
+    """What is to be downloaded and prepared before the first run."""
+    lines = []
+    for name, corpus in _absent(corpora).items():
+        if corpus is None or name not in RAW_BYTES:
+            lines.append(f"- {name}: not known")
+            continue
+        pairs = len(corpus.train) + len(corpus.validation)
+        hours, taken = in_words(RAW_BYTES[name] / _DOWNLOAD), in_words(cost_model.preparation(pairs))
+        lines.append(
+            f"- {name}: about {size_text(RAW_BYTES[name])} of raw files, unless they are there "
+            f"({hours} at {size_text(_DOWNLOAD)} a second); {taken} to prepare"
+        )
+    return ["", "### To be prepared", "", *lines] if lines else []
+
+
 def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | None]) -> list[str]:
     cores = os.cpu_count() or 1
-    left = [p for p in found if p.state != "done"]
+    left = [p for p in found if p.state not in ("done", "failed")]
+    failed = sum(p.state == "failed" for p in found)
     known = sorted((p.seconds for p in left if p.seconds is not None), reverse=True)
     unknown = len(left) - len(known)
-    missing = [c for n, c in corpora.items() if c is not None and not (Path("data") / n).is_dir()]
-    disk = sum(p.disk for p in left) + sum(map(shard_bytes, missing))
+    absent = _absent(corpora)
+    disk = sum(p.disk for p in left) + sum(shard_bytes(corpus) for corpus in absent.values() if corpus)
+    disk += sum(RAW_BYTES.get(name, 0) for name in absent)
     beside = sorted((p.memory for p in left), reverse=True)[:cores]
     lines = ["", "### In all", ""]
-    lines.append(f"{len(found)} runs, {len(found) - len(left)} of them done.")
+    more = f", {failed} failed before (--retry tries them again)" if failed else ""
+    lines.append(f"{len(found)} runs, {len(found) - len(left) - failed} of them done{more}.")
     if known:
         parallel = in_words(together(known, cores))
         words = (
@@ -215,7 +244,9 @@ def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | Non
         f"Memory: {size_text(max(beside, default=0))} for the largest run, {size_text(sum(beside))} for the "
         f"{len(beside)} largest side by side; this machine has {size_text(memory)}."
     )
-    lines.append(f"Disk: {size_text(disk)} for checkpoints and shards; {size_text(room)} are free.")
+    lines.append(
+        f"Disk: {size_text(disk)} for checkpoints, shards and raw files; {size_text(room)} are free."
+    )
     return [*lines, _what_does_not_fit(left, memory, sum(beside), disk, room)]
 
 

@@ -110,6 +110,8 @@ def test_a_dry_run_of_the_papers_profile_needs_no_data(tmp_path, monkeypatch):
     assert "| train paper-sogram-every-5-minutes-alpha-0.01 | 3 | 0 | 60,645 |" in text
     assert "5,300,000 × 5,300,000 items, 441,000,000 training pairs (not prepared: the paper's sizes)" in text
     assert "72 runs, 0 of them done." in text
+    assert "- wikipedia-en: about 20.0 GB of raw files" in text and "3 min to prepare" in text
+    assert "movielens-10m: about 66" in text
     assert re.search(r"Time: [\d,.]+ h on one core, [\d,.]+ h on these", text)
     assert not (tmp_path / "data").exists() and not (tmp_path / "results").exists()
 
@@ -147,6 +149,23 @@ def test_gramian_errors_rank_nothing_and_hold_every_watchers_caches():
     assert watched - plain == pytest.approx(
         2 * 2 * 4_140_000 * 64 * 4, rel=0.02
     )  # process memory moves a little
+
+
+def test_runs_that_failed_before_are_no_work():
+    task = run_task("train", "wikipedia-en", "paper-sogram", seed=0)
+    found = [dry_run.Prediction(task, state, 1, 60.0, "timings", 1, 0) for state in ("failed", "done", "new")]
+    words = "\n".join(dry_run._totals(found, {}))
+    assert "3 runs, 1 of them done, 1 failed before (--retry tries them again)." in words
+    assert "Time: 60 s on one core" in words
+
+
+def test_no_profile_writes_anything_in_a_dry_run(tmp_path, monkeypatch):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    for profile in ("quick", "standard"):
+        text = dry_run.dry_run(load_profile(profile, tmp_path / "results"))
+        assert "### To be prepared" in text and "- enwik8: not known" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["configs"]
 
 
 def test_what_does_not_fit_is_named():

@@ -92,6 +92,25 @@ def test_final_runs_are_asked_for_with_the_best_points_when_the_search_is_done(t
     assert search.tasks(plan) == first, "nothing is chosen before the whole search is done"
 
 
+def test_points_that_failed_are_not_chosen_and_a_search_of_failures_alone_has_not_ended(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    plan = make_plan(tmp_path, points=2, methods=["sampling", "SOGram"])
+    searches = search.tasks(plan)
+    finish(searches[1], 0.2)
+    states = dict(zip(searches, ("failed", "done", "failed", "failed"), strict=True))
+    monkeypatch.setattr(search, "state_of", lambda task: states.get(task, "new"))
+    (only,) = search.chosen(plan, "movielens-100k")
+    assert only.label == "sampling" and "train.learning_rate" in str(only.settings)
+    assert only.settings == search.candidates(plan, "movielens-100k")[1].settings
+    assert len(search.tasks(plan)) == 4 + 2 and not search.can_tell(plan)
+    assert search.scores(plan, "movielens-100k")["tuning"].isna().tolist() == [True, False, True, True]
+    states[searches[1]] = "failed"
+    assert search.tasks(plan) == searches and not search.can_tell(plan)
+
+
 def tried():
     return pd.DataFrame(
         {
