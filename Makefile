@@ -38,19 +38,21 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE)
 
 # What is committed of a reproduction: the report with its tables and pictures, and of every run what its
-# manifest says, with whole hashes, in runs.json; nothing is run. What the last report put there goes first.
+# manifest says, with whole hashes, in runs.json; nothing is run. A part of a profile goes into a folder of its
+# own beside the whole one. What the last report put there goes first.
 PUBLISHED := $(or $(PART),$(PROFILE))
-LIST := results/reference/published.txt
+REFERENCE := results/reference$(addprefix /,$(PART))
 
 reference:
 ifeq ($(origin PROFILE)$(PART),file)
-	@echo "name what to publish: make reference PROFILE=standard, or PART=standard-part"; exit 2
+	@echo "name what to publish: make reference PROFILE=quick, or PART=standard-part"; exit 2
 else
 	@test -f results/$(PUBLISHED)/RESULTS.md || { echo "results/$(PUBLISHED): no report there"; exit 2; }
-	@mkdir -p results/reference && touch $(LIST)
-	cd results/reference && xargs -r rm -f < published.txt
-	cd results/$(PUBLISHED) && ls RESULTS.md report.html claims.json runs.json */*.png */*.csv > ../../$(LIST)
-	cd results/$(PUBLISHED) && xargs cp --parents -t ../reference < ../../$(LIST)
+	@mkdir -p $(REFERENCE) && touch $(REFERENCE)/published.txt
+	cd $(REFERENCE) && xargs -r rm -f < published.txt
+	cd results/$(PUBLISHED) && ls RESULTS.md report.html claims.json runs.json */*.png */*.csv \
+		> $(CURDIR)/$(REFERENCE)/published.txt
+	cd results/$(PUBLISHED) && xargs cp --parents -t $(CURDIR)/$(REFERENCE) < $(CURDIR)/$(REFERENCE)/published.txt
 endif
 
 smoke: $(VENV)/.installed

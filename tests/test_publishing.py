@@ -49,11 +49,23 @@ def test_a_report_replaces_the_last_one_and_only_that(make, tmp_path):
     published.pop("published.txt")
     own = (*REPORT, "scaling/old.csv", "scaling/a.png", "baselines/b.csv")
     assert published == before | dict.fromkeys(own, "standard"), "drawings are in report.html"
-    assert make("PART=standard-part")[0] == 0
+    write(results / "quick", *REPORT, "scaling/new.csv", "scaling/a.png")
+    assert make("PROFILE=quick")[0] == 0
     published = files(results / "reference")
     published.pop("published.txt")
     own = (*REPORT, "scaling/new.csv", "scaling/a.png")
-    assert published == before | dict.fromkeys(own, "standard-part")
+    assert published == before | dict.fromkeys(own, "quick")
+
+
+def test_a_part_stands_beside_the_whole(make, tmp_path):
+    results = tmp_path / "results"
+    write(results / "quick", *REPORT, "scaling/a.csv", "scaling/a.png")
+    write(results / "standard-part", *REPORT, "scaling/a.csv", "scaling/a.png")
+    assert make("PROFILE=quick")[0] == make("PART=standard-part")[0] == 0
+    published = files(results / "reference")
+    own = (*REPORT, "scaling/a.csv", "scaling/a.png")
+    assert {name: published[name] for name in own} == dict.fromkeys(own, "quick")
+    assert {name: published[f"standard-part/{name}"] for name in own} == dict.fromkeys(own, "standard-part")
 
 
 def test_what_to_publish_must_be_named_and_be_there(make, tmp_path):
