@@ -31,9 +31,9 @@ from experiments.html_report import write_html
 from experiments.plans import Plan, load_profile, profiles
 from experiments.rendering import Report, write_markdown, write_runs
 from experiments.scheduling import RunsFailed, run_all
+from experiments.section_files import write_tables
 from experiments.sections import Section
 from experiments.tasks import Job, failure_of, state_of
-from gramrun import runs
 from gramrun.data.shards import MANIFEST
 from gramrun.errors import GramrunError, InputError, RunError
 from gramrun.provenance import now, provenance
@@ -122,8 +122,7 @@ def tell(plans: Sequence[Plan], results: Path) -> list[Section]:
     for plan in plans:
         plan.folder.mkdir(parents=True)
         section = item_of(plan).section(plan)
-        for table in section.tables:
-            runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
+        write_tables(plan, section)
         sections.append(section)
     return sections
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
@@ -18,34 +19,41 @@ KINDS = ("map", "gram-error", "trade-off", "theory", "inner-products", "gravity"
 
 
 def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
+    """Write one figure of run directories, as `make` draws it, to a .png, .svg or .pdf file.
+
+    Raises:
+        InputError: when a run holds nothing for this figure, or the suffix is another.
+    """
+    plotting.save(make(kind, paths), output)
+    return output
+
+
+def make(kind: str, paths: Sequence[Path]) -> Figure:
     """Draw one figure from run directories.
 
     Args:
         kind: ``map``, ``inner-products`` or ``gravity`` (of training runs), ``gram-error``, ``trade-off`` or
             ``theory`` (of gram-error runs).
         paths: run directories; runs that differ only in their seed become one line with a band.
-        output: a .png, .svg or .pdf file.
 
     Raises:
-        InputError: when a run holds nothing for this figure, or the suffix is another.
+        InputError: when a run holds nothing for this figure, or there is no such kind.
     """
     match kind:
         case "map":
-            figure = plotting.map_figure(map_frame(paths), popularity(paths))
+            return plotting.map_figure(map_frame(paths), popularity(paths))
         case "gram-error":
-            figure = plotting.gram_error_figure(gram_error_frame(paths))
+            return plotting.gram_error_figure(gram_error_frame(paths))
         case "trade-off":
-            figure = plotting.trade_off_figure(gram_error_frame(paths), estimator="SOGram")
+            return plotting.trade_off_figure(gram_error_frame(paths), estimator="SOGram")
         case "theory":
-            figure = plotting.theory_figure(theory_frame(paths))
+            return plotting.theory_figure(theory_frame(paths))
         case "inner-products":
-            figure = plotting.inner_products_figure(inner_products_frame(paths))
+            return plotting.inner_products_figure(inner_products_frame(paths))
         case "gravity":
-            figure = plotting.gravity_figure(gravity_frame(paths), popularity(paths))
+            return plotting.gravity_figure(gravity_frame(paths), popularity(paths))
         case _:
             raise InputError(f"no figure is called {kind}; there are {', '.join(KINDS)}")
-    plotting.save(figure, output)
-    return output
 
 
 def map_frame(paths: Sequence[Path]) -> pd.DataFrame:

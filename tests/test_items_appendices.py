@@ -8,6 +8,7 @@ import yaml
 
 from experiments.items import error_at_scale, inner_products
 from experiments.plans import Plan, run_task
+from experiments.section_files import write_tables
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
@@ -33,7 +34,10 @@ def toy(tmp_path, corpus_path, gramrun):
         for task in item.tasks(plan):
             code, _, err = gramrun(*task.arguments())
             assert code == 0, err
-        return plan, item.section(plan)
+        plan.folder.mkdir(parents=True)
+        section = item.section(plan)
+        write_tables(plan, section)
+        return plan, section
 
     return run
 

@@ -13,6 +13,7 @@ from experiments.items import scaling
 from experiments.plans import Plan, load_profile
 from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
 from experiments.scheduling import run_all, state_of
+from experiments.section_files import write_tables
 from gramrun import runs
 from gramrun.config import EvaluationSection, RunConfig
 from gramrun.config_loading import load_config
@@ -256,7 +257,9 @@ def test_the_whole_at_toy_size(tiny_plan):
     assert all(state_of(task) == "done" for task in asked)
     assert len(asked) == 2 + 1 + 2
     assert scaling.chosen(tiny_plan) == {4: (3, 0.3)}, "at 0.001 nothing is learnt"
+    tiny_plan.folder.mkdir(parents=True)
     section = scaling.section(tiny_plan)
+    write_tables(tiny_plan, section)
     assert sorted(path.name for path in (tiny_plan.folder).iterdir()) == sorted(
         ["batch_needed.csv", "losses.csv", "references.csv", "runs.csv"]
         + [f"loss_by_{x}.{suffix}" for x in ("batch", "error") for suffix in ("png", "svg")]

@@ -17,9 +17,9 @@ from experiments.items import estimator_comparison
 from experiments.items.weighting import exact_method
 from experiments.plans import Plan
 from experiments.rankings import Method
-from experiments.sections import Figure, Section, Seeds, Table, spread
+from experiments.section_files import write_figure
+from experiments.sections import Section, Seeds, Table, spread
 from experiments.tasks import Task, state_of
-from gramrun.plotting import save
 from gramrun.plotting.points import points_figure
 
 FLOOR = "popularity"
@@ -83,20 +83,14 @@ def section(plan: Plan) -> Section:
             f"Not installed, and so not measured: {', '.join(missing)} (pip install 'gramrun[baselines]')."
         )
     figure = points_figure(pd.concat(points, ignore_index=True), "validation MAP@10 (0 to 1)")
-    for suffix in ("png", "svg"):
-        save(figure, plan.folder / f"baselines.{suffix}")
+    caption = f"Validation MAP@10 of baselines and of the best two towers; {len(plan.seeds)} seeds."
     return Section(
         plan.item,
         "Baselines",
         "",
         " ".join(words),
         tuple(tables),
-        (
-            Figure(
-                "baselines",
-                f"Validation MAP@10 of baselines and of the best two towers; {len(plan.seeds)} seeds.",
-            ),
-        ),
+        (write_figure(plan, figure, "baselines", caption),),
         measured,
         tuple(task.output for task in tasks(plan)),
     )

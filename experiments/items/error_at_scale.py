@@ -16,17 +16,17 @@ import numpy as np
 import pandas as pd
 
 from experiments.comparison import scalar
+from experiments.gramian_errors import EARLY, LATE, late
 from experiments.plans import Plan
 from experiments.scheduling import Task
-from experiments.sections import Figure, Section, Seeds, Table, interval, spread
-from gramrun import figures, plotting, runs
+from experiments.section_files import write_figure
+from experiments.sections import Section, Seeds, Table, interval, spread
+from gramrun import figures, plotting
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.trajectory import CSV as TRAJECTORY
 
 BATCH = 1024  # the paper's, Section 4.1
-TAIL = 0.2  # the last part of the trajectory, over which late errors are averaged
-EARLY = 0.1  # of the trajectory: where the decay is measured from
 SETTLED = 2.0  # a curve has settled where it stays below this multiple of the late error, the larger η's or
 # the smaller's, whichever is greater: one level for both
 
@@ -68,7 +68,6 @@ def section(plan: Plan) -> Section:
     """Draw the errors under each learning rate side by side, and tell how they decay."""
     verdicts, drawn, rows = [], [], []
     measured: dict[str, Seeds] = {}
-    plan.folder.mkdir(parents=True, exist_ok=True)
     for dataset in plan.datasets:
         frame = pd.concat(
             [
@@ -77,11 +76,9 @@ def section(plan: Plan) -> Section:
             ],
             ignore_index=True,
         )
-        name = f"error-at-scale-{dataset}"
-        figure = plotting.learning_rates_figure(frame)
-        for suffix in (".png", ".svg"):
-            plotting.save(figure, plan.folder / f"{name}{suffix}")
-        drawn.append(Figure(name, f"{_caption(plan, dataset)} {_starts(frame)}"))
+        drawing = plotting.learning_rates_figure(frame)
+        caption = f"{_caption(plan, dataset)} {_starts(frame)}"
+        drawn.append(write_figure(plan, drawing, f"error-at-scale-{dataset}", caption))
         found = decay(frame)
         measured |= {f"{dataset}/{key}": values for key, values in found.items()}
         measured[f"{dataset}/scale trajectory steps"] = (float(frame["step"].max()),)
@@ -89,13 +86,12 @@ def section(plan: Plan) -> Section:
         verdicts.append(f"{dataset}: {verdict(found, plan)} {_reference(frame)}")
     caption = (
         f"Left Gramian, |B| = {BATCH}; {len(plan.seeds)} seeds, ± standard deviation. Late: mean over the "
-        f"last {TAIL:.0%} of the steps. Settled: the step from which on the error stays below "
+        f"last {LATE:.0%} of the steps. Settled: the step from which on the error stays below "
         f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
         "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
         "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps."
     )
     table = Table("error_at_scale", caption, pd.DataFrame(rows))
-    runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
     return Section(
         plan.item,
         "Gramian error at scale, under two learning rates",
@@ -156,7 +152,7 @@ def decay(frame: pd.DataFrame) -> dict[str, Seeds]:
     left = frame[frame["side"] == "left"].sort_values("step")
     for keys, curves in left.groupby(["label", "seed"]):
         label, _ = cast("tuple[str, int]", keys)
-        late_rows = curves[curves["step"] > (1 - TAIL) * curves["step"].max()]
+        late_rows = late(curves)
         late_errors = late_rows.groupby("learning_rate")["error"].mean()
         for rate, rows in curves.groupby("learning_rate"):
             curve = rows.set_index("step")["error"]

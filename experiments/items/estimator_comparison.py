@@ -5,9 +5,9 @@ from __future__ import annotations
 from experiments import rankings
 from experiments.plans import Plan
 from experiments.rankings import Method
-from experiments.sections import Figure, Section, Table
+from experiments.section_files import draw_runs
+from experiments.sections import Section, Table
 from experiments.tasks import Task
-from gramrun import figures
 
 METHODS = (
     Method(rankings.SAMPLING, "sampling"),
@@ -34,10 +34,8 @@ def section(plan: Plan) -> Section:
         measured |= rankings.measured(dataset, frame, "recommended ")
         shown = [m for m in rankings.present(dataset, METHODS) if m.config != "hidden-sogram"]
         paths = [path for method in shown for path in rankings.paths(plan, dataset, method)]
-        name = f"map-{dataset}"
-        for suffix in ("png", "svg"):
-            figures.draw("map", paths, plan.folder / f"{name}.{suffix}")
-        drawn.append(Figure(name, f"{dataset}: linear towers, MAP@10 against steps, epochs and time."))
+        caption = "linear towers, MAP@10 against steps, epochs and time."
+        drawn.append(draw_runs(plan, "map", paths, dataset, caption))
     return Section(
         plan.item,
         "Estimators at the recommended setting",

@@ -8,8 +8,8 @@ import pandas as pd
 from experiments import gramian_errors
 from experiments.gramian_errors import tasks
 from experiments.plans import Plan
-from experiments.sections import Figure, Section, Table
-from gramrun import figures
+from experiments.section_files import draw_runs
+from experiments.sections import Section, Table
 
 __all__ = ["section", "tasks"]
 
@@ -22,13 +22,10 @@ def section(plan: Plan) -> Section:
         runs += paths
         frame = gramian_errors.errors(plan, dataset)
         for kind, caption in (
-            ("gram-error", "errors on one trajectory a seed, driven by batch sampling"),
-            ("theory", "measured errors beside Proposition 5's bounds"),
+            ("gram-error", "errors on one trajectory a seed, driven by batch sampling."),
+            ("theory", "measured errors beside Proposition 5's bounds."),
         ):
-            name = f"{kind}-{dataset}"
-            for suffix in ("png", "svg"):
-                figures.draw(kind, paths, plan.folder / f"{name}.{suffix}")
-            drawn.append(Figure(name, f"{dataset}: {caption}."))
+            drawn.append(draw_runs(plan, kind, paths, dataset, caption))
         tables.append(
             Table(
                 dataset,

@@ -15,6 +15,7 @@ import pandas as pd
 
 from experiments.plans import Plan
 from experiments.scheduling import Task
+from experiments.section_files import write_figure
 from experiments.sections import Figure, Section, Seeds, Table, interval, spread
 from gramrun import figures, plotting, runs
 from gramrun.data.shards import open_corpus
@@ -67,9 +68,6 @@ def section(plan: Plan) -> Section:
         Table("inner_products", f"⟨u, v⟩ at the end of training, {count}.", pd.DataFrame(distributions)),
         Table("map_by_gravity", f"Final validation MAP@10 by λ, {count}.", pd.DataFrame(by_gravity)),
     )
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    for table in tables:
-        runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
     return Section(
         plan.item,
         "Inner products, and MAP@10 against λ",
@@ -98,21 +96,22 @@ def _draw(
 ) -> list[Figure]:
     shown = products[products["gravity"].isin(plan.options["shown"])]
     seeds = len(plan.seeds)
-    drawn = {
-        f"inner-products-{dataset}": plotting.inner_products_figure(shown),
-        f"gravity-{dataset}": plotting.gravity_figure(curves, {"popularity": popular}),
-    }
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in drawn.items():
-        for suffix in (".png", ".svg"):
-            plotting.save(figure, plan.folder / f"{name}{suffix}")
-    captions = (
-        f"{dataset}: inner products of {plan.options['pairs']:,} observed (training) and as many random "
-        f"pairs while a model is trained with {LABEL}; quantiles, means over {seeds} seeds.",
-        f"{dataset}: validation MAP@10 of the same model for each λ, {seeds} seeds, and popularity's; the "
-        "right panel's axes are logarithmic.",
-    )
-    return [Figure(name, caption) for name, caption in zip(drawn, captions, strict=True)]
+    return [
+        write_figure(
+            plan,
+            plotting.inner_products_figure(shown),
+            f"inner-products-{dataset}",
+            f"{dataset}: inner products of {plan.options['pairs']:,} observed (training) and as many random "
+            f"pairs while a model is trained with {LABEL}; quantiles, means over {seeds} seeds.",
+        ),
+        write_figure(
+            plan,
+            plotting.gravity_figure(curves, {"popularity": popular}),
+            f"gravity-{dataset}",
+            f"{dataset}: validation MAP@10 of the same model for each λ, {seeds} seeds, and popularity's; "
+            "the right panel's axes are logarithmic.",
+        ),
+    ]
 
 
 def at_the_end(products: pd.DataFrame) -> dict[str, Seeds]:

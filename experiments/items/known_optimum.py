@@ -16,10 +16,10 @@ from experiments import known_optimum
 from experiments.comparison import slug
 from experiments.known_optimum import ESTIMATORS, REACHED, SETTINGS, Setting
 from experiments.plans import RUNS, Plan
-from experiments.sections import Figure, Section, Table
+from experiments.section_files import write_figure
+from experiments.sections import Section, Table
 from experiments.tasks import Script
 from gramrun import runs
-from gramrun.plotting import save
 from gramrun.plotting.points import points_figure
 
 
@@ -60,8 +60,7 @@ def section(plan: Plan) -> Section:
         }
     )
     figure = points_figure(points, f"epochs until F is within {REACHED:.0%} of F*", limit=limit)
-    for suffix in ("png", "svg"):
-        save(figure, plan.folder / f"epochs.{suffix}")
+    arrives = f"When each run arrives; hollow: not within {limit:g} epochs."
     by_run = frame.groupby(["setting", "estimator"], sort=False)["excess"]
     return Section(
         plan.item,
@@ -72,7 +71,7 @@ def section(plan: Plan) -> Section:
             Table("excess", caption(plan), table(frame)),
             Table("scripts", "What made each part of the table.", scripts_table(tasks(plan))),
         ),
-        (Figure("epochs", f"When each run arrives; hollow: not within {limit:g} epochs."),),
+        (write_figure(plan, figure, "epochs", arrives),),
         {f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run},
     )
 

@@ -6,9 +6,9 @@ import pandas as pd
 
 from experiments import rankings
 from experiments.plans import Plan
-from experiments.sections import Figure, Section, Seeds
+from experiments.section_files import draw_runs
+from experiments.sections import Section, Seeds
 from experiments.tasks import Task
-from gramrun import figures
 
 
 def tasks(plan: Plan) -> list[Task]:
@@ -29,10 +29,8 @@ def section(plan: Plan) -> Section:
             for path in rankings.paths(plan, dataset, method)
         ]
         runs += paths
-        name = f"map-{dataset}"
-        for suffix in ("png", "svg"):
-            figures.draw("map", paths, plan.folder / f"{name}.{suffix}")
-        drawn.append(Figure(name, f"{dataset}: MAP@10 against steps, epochs and training time."))
+        caption = "MAP@10 against steps, epochs and training time."
+        drawn.append(draw_runs(plan, "map", paths, dataset, caption))
         measured |= rankings.measured(dataset, frame)
         words.append(_sooner(dataset, frame))
     return Section(

@@ -21,7 +21,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -32,11 +32,11 @@ from experiments.planted_clusters import Planted
 from experiments.scaling_summary import REFERENCE, by_point, lift_over_sampling, verdict, with_losses
 from experiments.scaling_tables import POOLED, losses_table, needed_caption, needed_table, references_table
 from experiments.scheduling import Task, state_of
-from experiments.sections import Figure, Section, Seeds, Table
+from experiments.section_files import write_figure
+from experiments.sections import Section, Seeds, Table
 from gramrun import runs
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.plotting import save
 from gramrun.plotting.scaling import scaling_figure
 
 CORPUS = "planted-clusters"
@@ -235,7 +235,6 @@ def section(plan: Plan) -> Section:
     frame = table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
-    plan.folder.mkdir(parents=True, exist_ok=True)
     tables = (
         Table("batch_needed", needed_caption(tolerance), needed_table(compared, tolerance)),
         Table(
@@ -249,27 +248,28 @@ def section(plan: Plan) -> Section:
             losses_table(compared),
         ),
     )
-    for table in tables:
-        runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
     runs.write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
-    captions: dict[Literal["ratio", "error"], Figure] = {
-        "ratio": Figure(
+    drawn = (
+        write_figure(
+            plan,
+            scaling_figure(compared, "ratio", tolerance),
             "loss_by_batch",
             "What each estimator loses of the reference's validation MAP@10, against B/k, by corpus size.",
         ),
-        "error": Figure("loss_by_error", "The same losses against the Gramians' relative error at the end."),
-    }
-    for x, figure in captions.items():
-        drawn = scaling_figure(compared, x, tolerance)
-        for suffix in (".png", ".svg"):
-            save(drawn, plan.folder / f"{figure.name}{suffix}")
+        write_figure(
+            plan,
+            scaling_figure(compared, "error", tolerance),
+            "loss_by_error",
+            "The same losses against the Gramians' relative error at the end.",
+        ),
+    )
     return Section(
         name="scaling",
         title="When is the lift real? Gramian noise against corpus size, B and k",
         source="",
         verdict=f"{verdict(compared, tolerance)} {_conditions(plan, frame)}",
         tables=tables,
-        figures=tuple(captions.values()),
+        figures=drawn,
         measured=_measured(compared),
         runs=tuple(point.task.output for point in measured_points(plan)),
     )

@@ -10,8 +10,8 @@ import pandas as pd
 from experiments import gramian_errors
 from experiments.gramian_errors import tasks
 from experiments.plans import Plan
-from experiments.sections import Figure, Section, Seeds, Table
-from gramrun import figures
+from experiments.section_files import draw_runs
+from experiments.sections import Section, Seeds, Table
 
 __all__ = ["section", "tasks"]
 
@@ -23,10 +23,7 @@ def section(plan: Plan) -> Section:
     for dataset in plan.datasets:
         paths = [task.output for task in gramian_errors.of_dataset(plan, dataset)]
         runs += paths
-        name = f"trade-off-{dataset}"
-        for suffix in ("png", "svg"):
-            figures.draw("trade-off", paths, plan.folder / f"{name}.{suffix}")
-        drawn.append(Figure(name, f"{dataset}: SOGram's error for several α."))
+        drawn.append(draw_runs(plan, "trade-off", paths, dataset, "SOGram's error for several α."))
         frame = gramian_errors.errors(plan, dataset)
         rows = crossings(frame[frame["estimator"] == "SOGram"])
         measured |= gramian_errors.measured(dataset, frame, gramian_errors.pairs_of(dataset))

@@ -18,9 +18,9 @@ from experiments import rankings
 from experiments.baseline_runs import baseline_tasks, measure_baseline
 from experiments.plans import Plan
 from experiments.rankings import Method
-from experiments.sections import Figure, Section, Seeds, Table, interval, spread
+from experiments.section_files import write_figure
+from experiments.sections import Section, Seeds, Table, interval, spread
 from experiments.tasks import Task
-from gramrun.plotting import save
 from gramrun.plotting.points import points_figure
 
 Gamma = tuple[float, float]
@@ -86,20 +86,14 @@ def section(plan: Plan) -> Section:
         if not solved.empty:
             points.append(_points(plan, dataset, solved, EXACT))
     figure = points_figure(pd.concat(points, ignore_index=True), "validation MAP@10 (0 to 1)")
-    for suffix in ("png", "svg"):
-        save(figure, plan.folder / f"weighting.{suffix}")
+    caption = f"Validation MAP@10 by γ of the left and the right side; {len(plan.seeds)} seeds."
     return Section(
         plan.item,
         "Gravity over pairs or over items",
         "",
         " ".join(words),
         tuple(tables),
-        (
-            Figure(
-                "weighting",
-                f"Validation MAP@10 by γ of the left and the right side; {len(plan.seeds)} seeds.",
-            ),
-        ),
+        (write_figure(plan, figure, "weighting", caption),),
         measured,
         tuple(task.output for task in tasks(plan)),
     )
