@@ -18,8 +18,9 @@ from scipy import stats
 from experiments.sections import Seeds, interval
 
 REFERENCE = "reference"  # the estimator column's word for the runs that others are held against
-KEY = ["items", "dim", "estimator", "batch"]
-Key = tuple[int, int, str, int]
+CORPUS = ["items", "epochs", "dim"]  # what all estimators and B of a panel share
+KEY = [*CORPUS, "estimator", "batch"]
+Key = tuple[int, int, int, str, int]
 
 
 def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
@@ -29,7 +30,7 @@ def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
         frame: a row for each run, with the columns of `KEY`, ``seed`` and ``map@10``. Runs whose reference is
             not there are left out.
     """
-    own = ["items", "dim", "seed"]
+    own = [*CORPUS, "seed"]
     is_reference = frame["estimator"] == REFERENCE
     reference = frame.loc[is_reference, [*own, "map@10"]].rename(columns={"map@10": "reference_map"})
     joined = frame[~is_reference].merge(reference, on=own)
@@ -37,11 +38,11 @@ def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_point(frame: pd.DataFrame, column: str) -> dict[Key, Seeds]:
-    """The values of a column for each (items, k, estimator, B), in the order of the seeds."""
+    """The values of a column for each (items, epochs, k, estimator, B), in the order of the seeds."""
     ordered = frame.sort_values("seed", kind="stable")
     return {
-        (int(items), int(dim), str(name), int(batch)): tuple(group[column])
-        for (items, dim, name, batch), group in ordered.groupby(KEY, sort=False)
+        (int(items), int(epochs), int(dim), str(name), int(batch)): tuple(group[column])
+        for (items, epochs, dim, name, batch), group in ordered.groupby(KEY, sort=False)
     }
 
 
@@ -49,21 +50,22 @@ def intervals(frame: pd.DataFrame) -> dict[Key, tuple[float, float]]:
     """Each point's mean loss with its 95 % interval by Student's t; NaN where there is no second seed.
 
     Args:
-        frame: `with_losses`'s, of all estimators: the variance is pooled over those of a size, k and B.
+        frame: `with_losses`'s, of all estimators: the variance is pooled over those of a size,
+            number of epochs, k and B.
     """
     losses = by_point(frame, "loss")
-    same: dict[tuple[int, int, int], list[Seeds]] = {}
-    for (items, dim, _, batch), values in losses.items():
-        same.setdefault((items, dim, batch), []).append(values)
+    same: dict[tuple[int, ...], list[Seeds]] = {}
+    for (*corpus, _, batch), values in losses.items():
+        same.setdefault((*corpus, batch), []).append(values)
     found = {}
-    for (items, dim, name, batch), values in losses.items():
-        groups = same[items, dim, batch]
+    for (*corpus, name, batch), values in losses.items():
+        groups = same[(*corpus, batch)]
         freedom = sum(len(group) - 1 for group in groups)
         squares = sum(len(group) * float(np.var(group)) for group in groups)
         error = np.sqrt(squares / freedom / len(values)) if freedom else float("nan")
         half = float(stats.t.ppf(0.975, freedom) * error) if freedom else float("nan")
         mean = float(np.mean(values))
-        found[items, dim, name, batch] = (mean - half, mean + half)
+        found[(*corpus, name, batch)] = (mean - half, mean + half)
     return found
 
 
@@ -88,22 +90,23 @@ def too_small(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int 
 
 
 def batches_needed(frame: pd.DataFrame, tolerance: float) -> pd.DataFrame:
-    """Which B are enough and too small (NaN where none is), and the largest run, by size, k and estimator.
+    """Which B are enough and too small (NaN where none is), and the largest run, by corpus and estimator.
 
     Args:
         frame: `with_losses`'s.
         tolerance: the loss that counts as none.
 
     Returns:
-        The columns ``items``, ``dim``, ``estimator``, ``enough``, ``too_small``, ``largest`` and ``seeds``.
+        The columns ``items``, ``epochs``, ``dim``, ``estimator``, ``enough``, ``too_small``, ``largest`` and
+        ``seeds``.
     """
     rows, every = [], intervals(frame)
-    for (items, dim, name), group in frame.groupby(["items", "dim", "estimator"], sort=False):
-        ends = {batch: found for (*own, batch), found in every.items() if own == [items, dim, name]}
+    for key, group in frame.groupby(KEY[:-1], sort=False):
+        ends = {batch: found for (*own, batch), found in every.items() if own == list(key)}
         found = {"enough": enough(ends, tolerance), "too_small": too_small(ends, tolerance)}
-        own = {"items": items, "dim": dim, "estimator": name, "largest": max(ends)}
-        rows.append({**own, **found, "seeds": group["seed"].nunique()})
-    columns = ("items", "dim", "estimator", "enough", "too_small", "largest", "seeds")
+        own = dict(zip(KEY[:-1], key, strict=True))
+        rows.append({**own, **found, "largest": max(ends), "seeds": group["seed"].nunique()})
+    columns = (*KEY[:-1], "enough", "too_small", "largest", "seeds")
     return pd.DataFrame(rows, columns=columns).astype({"enough": float, "too_small": float})
 
 
@@ -144,7 +147,7 @@ def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
         need = f"at no B up to {row.largest}"
         if not np.isnan(row.enough):
             need = f"from B = {row.enough:g} on (B/k = {row.enough / row.dim:g})"
-        told.append(f"{need} with {row.items:,} items and k = {row.dim}")
+        told.append(f"{need} with {row.items:,} items, {row.epochs} epochs and k = {row.dim}")
     text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 "
     text += f"{', '.join(told)}."
     if sampling["seeds"].nunique() > 1:
@@ -169,25 +172,37 @@ def _rule_of_thumb(sampling: pd.DataFrame) -> str:
 
 def _growth(frame: pd.DataFrame) -> list[str]:
     """SOGram's lift over sampling at the smallest and the largest B, and whether it grows with the corpus."""
-    sizes = sorted(frame["items"].unique())
     told = []
-    for dim in sorted(frame["dim"].unique()):
-        lifts = lift_over_sampling(frame[frame["dim"] == dim])
-        batches = [
-            batch
-            for batch in sorted({batch for _, batch in lifts})
-            if all((items, batch) in lifts for items in (sizes[0], sizes[-1]))
-        ]
-        for batch in dict.fromkeys(batches[:1] + batches[-1:]):
-            by_size = [
-                f"{_percent(lifts[size, batch])} at {size:,} items"
-                for size in sizes
-                if (size, batch) in lifts
-            ]
-            text = f"At k = {dim} and B = {batch}, SOGram α=0.1's lift over sampling is {', '.join(by_size)}"
-            if len(sizes) > 1:
-                text += f": it {_change(lifts[sizes[0], batch], lifts[sizes[-1], batch])}"
-            told.append(f"{text}.")
+    for dim, rows in frame.groupby("dim"):
+        families = [(f"after {epochs} epochs", own) for epochs, own in rows.groupby("epochs")]
+        # As many passes over items as passes · items say: as many steps, nearly, for links grow like items.
+        equal_steps = rows.groupby(rows["items"] * rows["epochs"])
+        families += [(f"after about {_steps(own):,} steps", own) for _, own in equal_steps]
+        several = [(when, own) for when, own in families if own["items"].nunique() > 1]
+        for when, own in several or families[:1]:
+            told += _growth_at(f"At k = {dim} {when}", own)
+    return told
+
+
+def _steps(frame: pd.DataFrame) -> int:
+    """The steps of the runs of a frame, to two digits."""
+    return int(float(f"{frame['steps'].mean():.1e}"))
+
+
+def _growth_at(where: str, frame: pd.DataFrame) -> list[str]:
+    """A sentence for the smallest B and one for the largest that all sizes have; of one k."""
+    lifts = {(items, batch): values for (items, _, batch), values in lift_over_sampling(frame).items()}
+    sizes = sorted(frame["items"].unique())
+    batches = [
+        batch for batch in sorted({b for _, b in lifts}) if all((size, batch) in lifts for size in sizes)
+    ]
+    told = []
+    for batch in dict.fromkeys(batches[:1] + batches[-1:]):
+        by_size = ", ".join(f"{_percent(lifts[size, batch])} at {size:,} items" for size in sizes)
+        text = f"{where} and B = {batch}, SOGram α=0.1's lift over sampling is {by_size}"
+        if len(sizes) > 1:
+            text += f": it {_change(lifts[sizes[0], batch], lifts[sizes[-1], batch])}"
+        told.append(f"{text}.")
     return told
 
 
@@ -208,16 +223,19 @@ def _percent(values: Seeds) -> str:
     return f"{np.mean(values):+.1%}" + ("" if np.isnan(low) else f" [{low:+.1%}, {high:+.1%}]")
 
 
-def lift_over_sampling(frame: pd.DataFrame, estimator: str = "SOGram α=0.1") -> dict[tuple[int, int], Seeds]:
-    """MAP@10 over sampling's less 1, by seed, for each (items, B); of one k."""
-    own = ["items", "batch", "seed"]
-    columns = [*own, "map@10"]
+def lift_over_sampling(
+    frame: pd.DataFrame, estimator: str = "SOGram α=0.1"
+) -> dict[tuple[int, int, int], Seeds]:
+    """MAP@10 over sampling's less 1, by seed, for each (items, epochs, B); of one k."""
+    own = ["items", "epochs", "batch"]
+    columns = [*own, "seed", "map@10"]
     first = frame.loc[frame["estimator"] == estimator, columns]
-    joined = first.merge(frame.loc[frame["estimator"] == "sampling", columns], on=own).sort_values("seed")
+    sampling = frame.loc[frame["estimator"] == "sampling", columns]
+    joined = first.merge(sampling, on=[*own, "seed"]).sort_values("seed")
     joined = joined.assign(lift=joined["map@10_x"] / joined["map@10_y"] - 1)
     return {
-        (int(items), int(batch)): tuple(group["lift"])
-        for (items, batch), group in joined.groupby(["items", "batch"])
+        (int(items), int(epochs), int(batch)): tuple(group["lift"])
+        for (items, epochs, batch), group in joined.groupby(own)
     }
 
 
@@ -236,8 +254,8 @@ def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
     for name, dim in itertools.product(dict.fromkeys(needed["estimator"]), sorted(set(needed["dim"]))):
         lifts = lift_over_sampling(frame[frame["dim"] == dim], name)
         below = [
-            f"{items:,} items and B = {batch} ({_percent(values)})"
-            for (items, batch), values in lifts.items()
+            f"{items:,} items, {epochs} epochs and B = {batch} ({_percent(values)})"
+            for (items, epochs, batch), values in lifts.items()
             if interval(values)[1] < 0
         ]
         if below:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from experiments.scaling_summary import REFERENCE, batches_needed, by_point, intervals
+from experiments.scaling_summary import CORPUS, REFERENCE, batches_needed, by_point, intervals
 from experiments.sections import spread
 
-POOLED = "intervals' variance is pooled over the estimators of a size, k and B"
+POOLED = "intervals' variance is pooled over the estimators of a size, number of epochs, k and B"
 
 
 def needed_caption(tolerance: float) -> str:
@@ -21,11 +21,11 @@ def needed_caption(tolerance: float) -> str:
 
 
 def needed_table(compared: pd.DataFrame, tolerance: float) -> pd.DataFrame:
-    """`batches_needed` to be read: a row for each size and k, a column for each estimator."""
+    """`batches_needed` to be read: a row for each corpus, epochs and k, a column for each estimator."""
     needed = batches_needed(compared, tolerance)
     found = needed["enough"].map("{:g}".format).replace("nan", "—")
     bad = needed["too_small"].map(" ({:g})".format).replace(" (nan)", "")
-    wide = needed.assign(cell=found + bad).pivot(index=["items", "dim"], columns="estimator", values="cell")
+    wide = needed.assign(cell=found + bad).pivot(index=CORPUS, columns="estimator", values="cell")
     wide = wide[list(dict.fromkeys(needed["estimator"]))].fillna("not run").reset_index()
     return wide.rename(columns={"dim": "k"}).rename_axis(columns=None)
 
@@ -34,10 +34,11 @@ def references_table(frame: pd.DataFrame) -> pd.DataFrame:
     """The references: how near they come to the planted optimum, and how near their Gramians are to G."""
     rows = []
     reference = frame[frame["estimator"] == REFERENCE]
-    for (items, dim, batch), group in reference.groupby(["items", "dim", "batch"], sort=False):
+    for (items, epochs, dim, batch), group in reference.groupby([*CORPUS, "batch"], sort=False):
         rows.append(
             {
                 "items": items,
+                "epochs": epochs,
                 "k": dim,
                 "reference": f"SOGram α=0.1, B = {batch:,}" if batch else "exact Gramian",
                 "MAP@10": spread(tuple(group["map@10"])),
@@ -56,11 +57,12 @@ def losses_table(compared: pd.DataFrame) -> pd.DataFrame:
     error, score, ends = by_point(compared, "error"), by_point(compared, "map@10"), intervals(compared)
     rows = []
     for key, losses in by_point(compared, "loss").items():
-        items, dim, estimator, batch = key
+        items, epochs, dim, estimator, batch = key
         low, high = ends[key]
         rows.append(
             {
                 "items": items,
+                "epochs": epochs,
                 "k": dim,
                 "estimator": estimator,
                 "B": batch,

@@ -73,7 +73,8 @@ def of_corpus_sizes(plan, dataset):
 
 def of_scaling(plan):
     rows = [
-        {"items": grid["items"], "dim": grid["dim"], "estimator": e, "batch": b, "seed": s, "map@10": 0.1}
+        {"items": grid["items"], "epochs": grid.get("epochs", plan.options["epochs"]), "dim": grid["dim"]}
+        | {"estimator": e, "batch": b, "seed": s, "map@10": 0.1}
         for grid in plan.options["grids"]
         for e, b, s in itertools.product(plan.options["estimators"], grid["batches"], SEEDS)
     ]

@@ -115,11 +115,12 @@ def test_a_tuning_corpus_has_no_validation_pair_of_the_ordinary_one(tmp_path):
     assert pairs(tuning.train) | pairs(tuning.validation) == pairs(ordinary.train)
 
 
-def made(maps, items=1000, dim=16, rank=10.0):
+def made(maps, items=1000, dim=16, rank=10.0, epochs=10):
     """A frame of runs: {(estimator, B): MAP@10 by seed}."""
     return pd.DataFrame(
-        {"items": items, "dim": dim, "estimator": name, "batch": batch, "seed": seed}
-        | {"map@10": value, "error": 1 / (1 + batch), "rank": rank, "optimum": 0.5, "steps": 10}
+        {"items": items, "epochs": epochs, "dim": dim, "estimator": name, "batch": batch, "seed": seed}
+        | {"map@10": value, "error": 1 / (1 + batch), "rank": rank, "optimum": 0.5}
+        | {"steps": items * epochs // 100}
         for (name, batch), values in maps.items()
         for seed, value in enumerate(values)
     )
@@ -130,7 +131,9 @@ FAR, NEAR, AT = (0.30, 0.31, 0.30), (0.399, 0.400, 0.3995), (0.4, 0.401, 0.4005)
 
 def test_losses_are_paired_by_seed():
     frame = scaling_summary.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
-    assert scaling_summary.by_point(frame, "loss") == {(1000, 16, "sampling", 4): pytest.approx((0.2, 0.0))}
+    assert scaling_summary.by_point(frame, "loss") == {
+        (1000, 10, 16, "sampling", 4): pytest.approx((0.2, 0.0))
+    }
 
 
 def test_enough_is_from_there_on_and_too_small_is_shown():
@@ -148,9 +151,9 @@ def test_intervals_by_hand():
     maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.7), ("b", 4): (0.8, 0.2), ("a", 64): (0.9, 0.9)}
     ends = scaling_summary.intervals(scaling_summary.with_losses(made(maps)))
     half = 4.3027 * np.sqrt(0.1 / 2)
-    np.testing.assert_allclose(ends[1000, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
-    np.testing.assert_allclose(ends[1000, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
-    np.testing.assert_allclose(ends[1000, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
+    np.testing.assert_allclose(ends[1000, 10, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 10, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 10, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
     single = scaling_summary.intervals(scaling_summary.with_losses(made({k: v[:1] for k, v in maps.items()})))
     assert np.isnan(list(single.values())).all()
 
@@ -172,14 +175,15 @@ def test_the_verdict_turns_with_the_numbers():
 
     grown, shrunk = words(unharmed, harmed), words(harmed, unharmed)
     assert (
-        "from B = 4 on (B/k = 0.25) with 1,000 items and k = 16, from B = 64 on (B/k = 4) with 10," in grown
+        "from B = 4 on (B/k = 0.25) with 1,000 items, 10 epochs and k = 16, from B = 64 on (B/k = 4) with 10,"
+        in grown
     )
     assert "B ≥ 4 k is enough for sampling" in grown
     assert "it grows with" in grown and "it shrinks with" not in grown
     assert "it shrinks with" in shrunk and "it grows with" not in shrunk
     assert "it does not change with the corpus beyond" in words(harmed, harmed)
     assert "lift over sampling is +0.0% [+0.0%, +0.0%] at 1,000 items, +31.7% [" in grown
-    assert "SOGram α=0.1 ranks below sampling at k = 16 with 10,000 items and B = 64" in words(
+    assert "SOGram α=0.1 ranks below sampling at k = 16 with 10,000 items, 10 epochs and B = 64" in words(
         unharmed, lagging
     )
     assert "its lag costs more" not in grown
@@ -194,10 +198,28 @@ def test_the_verdict_turns_with_the_numbers():
     assert "shown to cost more" not in words(unharmed, unharmed)
 
 
+def test_sizes_are_compared_at_as_many_epochs_and_at_as_many_steps():
+    """The lift grows at equal epochs, and does not at equal steps: each comparison has its own sentence."""
+    plain, lifted = (
+        {("reference", 0): AT, ("sampling", 4): low, ("SOGram α=0.1", 4): NEAR} for low in (NEAR, FAR)
+    )
+    frame = pd.concat(
+        [made(plain, 100), made(lifted, 1000), made(lifted, 100, epochs=100)]  # 10, 100 and 100 steps
+    )
+    words = scaling_summary.verdict(scaling_summary.with_losses(frame), 0.01)
+    assert "At k = 16 after 10 epochs and B = 4, SOGram α=0.1's lift over sampling is +0.0% [" in words
+    assert words.count("it grows with the corpus") == 1
+    same = words.split("after about 100 steps and B = 4, SOGram α=0.1's lift over sampling is ")[1]
+    assert same.startswith("+31.7% [") and "it does not change with the corpus beyond" in same
+    assert "after 100 epochs" not in words, "one size alone: nothing to compare"
+
+
 def test_the_table_says_where_nothing_is_enough():
     maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 16): NEAR, ("SAGram", 64): NEAR}
     table = scaling_tables.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
-    assert table.to_dict("records") == [{"items": 1000, "k": 16, "sampling": "— (4)", "SAGram": "16"}]
+    assert table.to_dict("records") == [
+        {"items": 1000, "epochs": 10, "k": 16, "sampling": "— (4)", "SAGram": "16"}
+    ]
 
 
 def test_the_figure_has_a_panel_for_each_size_and_dimension():
@@ -207,7 +229,7 @@ def test_the_figure_has_a_panel_for_each_size_and_dimension():
     for x in ("ratio", "error"):
         figure = scaling_figure(frame, x, 0.01)
         assert [panel.get_title() for panel in figure.axes] == [
-            f"{items:,} × {items:,} items, k = {dim}" for dim in (4, 16) for items in (100, 1000)
+            f"{items:,} × {items:,} items, 10 epochs, k = {dim}" for dim in (4, 16) for items in (100, 1000)
         ]
         line = next(line for line in figure.axes[0].lines if line.get_label() == "sampling")
         np.testing.assert_allclose(line.get_ydata(), [24.2, 0.25], rtol=0.02)
@@ -270,7 +292,7 @@ def test_the_whole_at_toy_size(tiny_plan):
     assert exact < 0.1, "only the last gradient step lies between its Gramian and the one it is held against"
     assert sampled.is_monotonic_decreasing and sampled.min() > exact
     assert frame["rank"].between(1, 4.001).all()
-    assert section.measured["200/k=4/sampling/B=2/loss"] == pytest.approx(
+    assert section.measured["200/epochs=20/k=4/sampling/B=2/loss"] == pytest.approx(
         (1 - frame.loc[1, "map@10"] / frame.loc[0, "map@10"],)
     )
     assert all(not runs.open_run(run).checkpoints() for run in section.runs), "they would fill the disk"

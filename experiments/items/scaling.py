@@ -10,9 +10,10 @@ seed:
 The reference is the exact Gramian at every step, or, where that would cost hours, SOGram with so large a
 batch that its own error, which a table shows, is nil beside the others'. λ and η are chosen once for each k:
 under the exact Gramian, on the smallest corpus, on pairs held out of its training split; every size and
-estimator has them, and the same number of epochs. So a larger corpus is also trained for more steps, of which
-SOGram's lag of 1/α is a smaller part; is ranked among a smaller share of its items; and has λ and η that were
-not chosen for it. The section says how much of each. One corpus a size; seeds are of parameters and batches.
+estimator has them. At as many epochs a larger corpus is trained for more steps, of which SOGram's lag of
+1/α is a smaller part; so a grid may set its own epochs, and sizes are compared twice: at as many epochs, and
+at as many steps. A larger corpus is still ranked among a smaller share of its items, and has λ and η that were
+not chosen for it; the section says so. One corpus a size; seeds are of parameters and batches.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Point:
 
     Attributes:
         items: of each side of its corpus.
+        epochs: it is trained for.
         dim: k.
         estimator: a label of the plan's estimators, or `REFERENCE`.
         batch: B; 0 for the exact Gramian.
@@ -57,6 +59,7 @@ class Point:
     """
 
     items: int
+    epochs: int
     dim: int
     estimator: str
     batch: int
@@ -87,18 +90,18 @@ def search(plan: Plan) -> dict[int, dict[tuple[float, float], Task]]:
     smallest = data(min(grid["items"] for grid in grids), tuning=True).name
     axes = plan.options["search"]
     pairs = list(itertools.product(axes["gravity"], axes["learning_rate"]))
+    epochs = f"train.epochs={plan.options['epochs']}"
     return {
-        dim: {(λ, η): make_task(smallest, EXACT, 0, *_model(plan, dim, λ, η)) for λ, η in pairs}
+        dim: {pair: make_task(smallest, EXACT, 0, *_model(dim, *pair), epochs) for pair in pairs}
         for dim in dict.fromkeys(grid["dim"] for grid in grids)
     }
 
 
-def _model(plan: Plan, dim: int, gravity: float, learning_rate: float) -> tuple[str, ...]:
+def _model(dim: int, gravity: float, learning_rate: float) -> tuple[str, ...]:
     return (
         f"model.embedding_dim={dim}",
         f"train.gravity={gravity:g}",
         f"train.learning_rate={learning_rate:g}",
-        f"train.epochs={plan.options['epochs']}",
     )
 
 
@@ -121,7 +124,7 @@ def waves(plan: Plan) -> Iterator[list[Point]]:
 
     There are none of a k whose search has not ended.
     """
-    settings = {dim: _model(plan, dim, *pair) for dim, pair in chosen(plan).items()}
+    settings = {dim: _model(dim, *pair) for dim, pair in chosen(plan).items()}
     for grid in plan.options["grids"]:
         if grid["dim"] not in settings:
             continue
@@ -133,17 +136,19 @@ def points(plan: Plan, grid: Mapping[str, Any], model: Sequence[str], seed: int)
     """The reference and every estimator at every B, for one seed.
 
     Args:
-        plan: whose estimators.
-        grid: one of the plan's.
+        plan: whose estimators and epochs.
+        grid: one of the plan's; ``epochs`` in it goes before the plan's.
         model: settings that all of them share.
         seed: of parameters and batches.
     """
     items, dim = grid["items"], grid["dim"]
+    epochs = grid.get("epochs", plan.options["epochs"])
     dataset = data(items).name
 
     def point(label: str, estimator: Sequence[str], batch: int) -> Point:
         size = (f"estimator.gramian_batch_size={batch}",) if batch else ()
-        return Point(items, dim, label, batch, seed, make_task(dataset, estimator, seed, *size, *model))
+        settings = (*size, *model, f"train.epochs={epochs}")
+        return Point(items, epochs, dim, label, batch, seed, make_task(dataset, estimator, seed, *settings))
 
     large = grid["reference"]  # 0 for the exact Gramian
     yield point(REFERENCE, ("sogram", "estimator.alpha=0.1") if large else EXACT, large)
@@ -183,7 +188,7 @@ def make_ready(plan: Plan) -> None:
 
 def can_tell(plan: Plan) -> bool:
     """Whether some run and its reference are finished: the section tells of what there is."""
-    found = {(p.items, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
+    found = {(p.items, p.epochs, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
     return any((*point, True) in found for *point, is_reference in found if not is_reference)
 
 
@@ -211,7 +216,7 @@ def table_of_runs(plan: Plan) -> pd.DataFrame:
         last = run.metrics()[-1]
         if point.items not in best:
             best[point.items] = _optimum(plan, point.items, run.config.evaluation)
-        own = {key: getattr(point, key) for key in ("items", "dim", "estimator", "batch", "seed")}
+        own = {key: getattr(point, key) for key in ("items", "epochs", "dim", "estimator", "batch", "seed")}
         rows.append(
             {
                 **own,
@@ -254,7 +259,7 @@ def section(plan: Plan) -> Section:
             plan,
             scaling_figure(compared, "ratio", tolerance),
             "loss_by_batch",
-            "What each estimator loses of the reference's validation MAP@10, against B/k, by corpus size.",
+            "What each estimator loses of the reference's validation MAP@10, against B/k, by corpus.",
         ),
         write_figure(
             plan,
@@ -276,35 +281,36 @@ def section(plan: Plan) -> Section:
 
 
 def _measured(compared: pd.DataFrame) -> dict[str, Seeds]:
-    """Names as "10000/k=16/SOGram α=0.1/B=4/loss", ``…/error``, ``…/map@10``; and "10000/k=16/B=4/lift"."""
+    """Names as "10000/epochs=10/k=16/SOGram α=0.1/B=4/loss", ``…/error``, ``…/map@10``; and "…/B=4/lift"."""
     measured = {
-        f"{items}/k={dim}/{estimator}/B={batch}/{column}": values
+        f"{items}/epochs={epochs}/k={dim}/{estimator}/B={batch}/{column}": values
         for column in ("loss", "error", "map@10")
-        for (items, dim, estimator, batch), values in by_point(compared, column).items()
+        for (items, epochs, dim, estimator, batch), values in by_point(compared, column).items()
     }
     for dim, rows in compared.groupby("dim"):
-        for (items, batch), values in lift_over_sampling(rows).items():
-            measured[f"{items}/k={dim}/B={batch}/lift"] = values
+        for (items, epochs, batch), values in lift_over_sampling(rows).items():
+            measured[f"{items}/epochs={epochs}/k={dim}/B={batch}/lift"] = values
     return measured
 
 
 def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
     """What else differs between the sizes, and what does not."""
     found = "; ".join(f"k = {k}: λ = {λ:g}, η = {η:g}" for k, (λ, η) in chosen(plan).items())
-    sizes = frame.groupby("items")[["steps", "candidates"]].first()
+    sizes = frame.groupby(["items", "epochs"])[["steps", "candidates"]].first()
     text = (
         f"(Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most "
-        f"{Planted(2).draws} links a left item, {plan.options['epochs']} epochs of B' = 1,024 everywhere; "
+        f"{Planted(2).draws} links a left item, B' = 1,024 everywhere; "
         f"chosen under the exact Gramian on held-out training pairs of the smallest corpus: {found}.)"
     )
     if len(sizes) < 2:
         return text
     told = [
-        f"{items:,} items: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of them"
-        for items, row in zip(sizes.index, sizes.itertuples(), strict=True)
+        f"{items:,} items, {epochs} epochs: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of items"
+        for (items, epochs), row in zip(sizes.index, sizes.itertuples(), strict=True)
     ]
     return (
-        f"{text} Not size alone differs: by its epochs a larger corpus is trained for more steps, of which "
-        "the lag of an average over steps, 1/α, is a smaller part; candidates are a smaller share of its "
-        f"items; and λ and η are those of the smallest ({'; '.join(told)})."
+        f"{text} Not size alone differs: at as many epochs a larger corpus is trained for more steps, of "
+        "which the lag of an average over steps, 1/α, is a smaller part, and at as many steps its items are seen "
+        "less often; candidates are a smaller share of its items; and λ and η are those of the smallest "
+        f"({'; '.join(told)})."
     )

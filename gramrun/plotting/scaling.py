@@ -26,42 +26,44 @@ _TOLERANCE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewi
 
 
 def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance: float) -> Figure:
-    r"""Loss of MAP@10 against B/k or against the measured Gramian error: a panel for each size and k.
+    r"""Loss of MAP@10 against B/k or against the measured Gramian error: a panel for each size, epochs and k.
 
     The y axis is linear between plus and minus `tolerance`, whose line is drawn, and logarithmic beyond.
 
     Args:
-        frame: a row for each run, with the columns ``items`` (of each side), ``dim`` (k), ``estimator``
-            (label), ``batch`` (B), ``seed``, ``loss`` (fraction of the reference's MAP@10) and ``error``
-            (relative error of its Gramians).
+        frame: a row for each run, with the columns ``items`` (of each side), ``epochs``, ``dim``
+            (k), ``estimator`` (label), ``batch`` (B), ``seed``, ``loss`` (fraction of the reference's MAP@10)
+            and ``error`` (relative error of its Gramians).
         x: what the x axis is, ``ratio`` (B/k) or ``error``.
         tolerance: the loss that counts as none.
 
     Raises:
         InputError: if the frame is empty or lacks a column.
     """
-    require(frame, ("items", "dim", "estimator", "batch", "seed", "loss", "error"))
+    require(frame, ("items", "epochs", "dim", "estimator", "batch", "seed", "loss", "error"))
     frame = frame.assign(
         step=frame["batch"], ratio=frame["batch"] / frame["dim"], percent=100 * frame["loss"]
     )
-    sizes, dims = sorted(frame["items"].unique()), sorted(frame["dim"].unique())
-    figure, axes = empty_panels(len(dims), len(sizes), share_y="all")
+    corpora = sorted(set(zip(frame["items"], frame["epochs"], strict=True)))
+    dims = sorted(frame["dim"].unique())
+    figure, axes = empty_panels(len(dims), len(corpora), share_y="all")
     styles = {label: line_style(i) for i, label in enumerate(dict.fromkeys(frame["estimator"]))}
     for row, dim in enumerate(dims):
-        for column, size in enumerate(sizes):
+        for column, (size, epochs) in enumerate(corpora):
             panel = axes[row][column]
-            shown = frame[(frame["items"] == size) & (frame["dim"] == dim)]
+            own = (frame["items"] == size) & (frame["epochs"] == epochs) & (frame["dim"] == dim)
+            shown = frame[own]
             panel.set_xscale("log", base=4 if x == "ratio" else 10)
             panel.set_yscale("symlog", linthresh=100 * tolerance)
             panel.axhline(100 * tolerance, **_TOLERANCE)
             panel.axhline(0, color="0.35", linewidth=0.8)
             draw_lines(panel, shown, "estimator", styles, x, "percent")
-            panel.set_title(f"{size:,} × {size:,} items, k = {dim}", fontsize=FONT_SIZE)
+            panel.set_title(f"{size:,} × {size:,} items, {epochs} epochs, k = {dim}", fontsize=FONT_SIZE)
             panel.set_xlabel(X_LABELS[x], fontsize=FONT_SIZE)
             panel.set_ylabel("loss of MAP@10 (%)", fontsize=FONT_SIZE)
             for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     key = {f"a loss of {tolerance:.0%}": _TOLERANCE}
-    seeds = frame.groupby(["items", "dim", "estimator", "batch"])["seed"].nunique()
-    put_legend(figure, styles | key, seeds, len(sizes))
+    seeds = frame.groupby(["items", "epochs", "dim", "estimator", "batch"])["seed"].nunique()
+    put_legend(figure, styles | key, seeds, len(corpora))
     return figure
