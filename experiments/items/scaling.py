@@ -12,8 +12,8 @@ batch that its own error, which a table shows, is nil beside the others'. λ and
 under the exact Gramian, on the smallest corpus, on pairs held out of its training split; every size and
 estimator has them. At as many epochs a larger corpus is trained for more steps, of which SOGram's lag of
 1/α is a smaller part; so a grid may set its own epochs, and sizes are compared twice: at as many epochs, and
-at as many steps. A larger corpus is still ranked among a smaller share of its items, and has λ and η that were
-not chosen for it; the section says so. One corpus a size; seeds are of parameters and batches.
+at as many steps. A larger corpus is still ranked among a smaller share of its items, and has λ and η that
+were not chosen for it; the section says so. One corpus a size; seeds are of parameters and batches.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
     ]
     return (
         f"{text} Not size alone differs: at as many epochs a larger corpus is trained for more steps, of "
-        "which the lag of an average over steps, 1/α, is a smaller part, and at as many steps its items are seen "
-        "less often; candidates are a smaller share of its items; and λ and η are those of the smallest "
+        "which the lag of an average over steps, 1/α, is a smaller part, and at as many steps its items are "
+        "seen less often; candidates are a smaller share of its items; and λ and η are those of the smallest "
         f"({'; '.join(told)})."
     )
