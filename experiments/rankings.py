@@ -5,14 +5,19 @@ A method is a label, a config in configs/<dataset> and ``--set`` settings. Label
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from tqdm import tqdm
 
 from experiments.plans import Plan
 from experiments.sections import Seeds, interval, spread
@@ -78,15 +83,34 @@ def paths(plan: Plan, dataset: str, method: Method) -> list[Path]:
     return [t.output for t in plan.tasks("train", dataset, method.config, *settings(plan, dataset, method))]
 
 
-def evaluate(path: Path) -> dict[str, dict[str, Any]]:
-    """A run's evaluation of both splits, by its newest checkpoint; made where it is missing."""
-    run = runs.open_run(path)
+def evaluate(paths: Sequence[Path]) -> list[dict[str, dict[str, Any]]]:
+    """Each run's evaluation of both splits, by its newest checkpoint; made where missing, one run a core."""
+    missing = [path for path in paths if _missing_splits(path)]
+    if missing:
+        spawned = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(os.cpu_count(), spawned, torch.set_num_threads, (1,)) as pool:
+            done = pool.map(_evaluate, missing)
+            list(tqdm(done, "evaluating", len(missing), unit="run", disable=None, leave=False))
+    return [runs.read_json(path / runs.EVALUATION) for path in paths]
+
+
+def _missing_splits(path: Path) -> list[str]:
     file = path / runs.EVALUATION
     known = runs.read_json(file) if file.exists() else {}
-    for split in ("validation", "train"):
-        if split not in known or run.checkpoint_path(known[split]["step"]) != run.checkpoints()[-1]:
-            runs.record_evaluation(run, evaluate_run(run, open_corpus(run.config.data.path), split))
-    return dict(runs.read_json(file))
+    run = runs.open_run(path)
+    newest = run.checkpoints()[-1:]
+    return [
+        split
+        for split in ("validation", "train")
+        if split not in known or [run.checkpoint_path(known[split]["step"])] != newest
+    ]
+
+
+def _evaluate(path: Path) -> None:
+    run = runs.open_run(path)
+    corpus = open_corpus(run.config.data.path)
+    for split in _missing_splits(path):
+        runs.record_evaluation(run, evaluate_run(run, corpus, split))
 
 
 def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame:
@@ -98,14 +122,16 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
         ``popularity`` and ``interval`` (of the validation MAP@10, over left items).
     """
     rows = []
-    for method in present(dataset, methods):
-        for seed, path in zip(plan.seeds, paths(plan, dataset, method), strict=True):
-            found = evaluate(path)
+    asked = {method.label: paths(plan, dataset, method) for method in present(dataset, methods)}
+    results = iter(evaluate([path for own in asked.values() for path in own]))
+    for label, own in asked.items():
+        for seed, path in zip(plan.seeds, own, strict=True):
+            found = next(results)
             curve = pd.DataFrame(runs.open_run(path).metrics())
             best = curve["map@10"].idxmax()
             rows.append(
                 {
-                    "label": method.label,
+                    "label": label,
                     "seed": seed,
                     "validation": found["validation"]["map@10"],
                     "train": found["train"]["map@10"],
@@ -272,7 +298,8 @@ def _cut_short(frame: pd.DataFrame) -> str:
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
     """What the numbers of `table` are."""
-    example = evaluate(paths(plan, dataset, present(dataset, methods)[0])[0])["validation"]
+    first = paths(plan, dataset, present(dataset, methods)[0])[0]
+    example = evaluate([first])[0]["validation"]
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (
         f"{dataset}: MAP@10, denominator min(10, relevant), ties against the model, {pool}. Validation: "
