@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
+from gramrun.results import labels, read_csv
 
 KINDS = ("map", "gram-error", "trade-off", "theory", "inner-products", "gravity")
 
@@ -92,7 +92,7 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
         file = run.path / runs.INNER_PRODUCTS
         if not file.exists():
             raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
-        frames.append(pd.read_csv(file).assign(method=label, seed=run.config.train.seed))
+        frames.append(read_csv(file).assign(method=label, seed=run.config.train.seed))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -139,7 +139,7 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
         file = path / "gram_error.csv"
         if not file.exists():
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
-        frames.append(pd.read_csv(file).assign(seed=run.config.train.seed))
+        frames.append(read_csv(file).assign(seed=run.config.train.seed))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -180,7 +180,7 @@ def _trajectory(path: Path) -> pd.DataFrame:
         raise InputError(
             f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"
         )
-    frame = pd.read_csv(file)
+    frame = read_csv(file)
     if frame.loc[frame["step"] > 1, "drift"].isna().any():
         raise InputError(f"{path}: the drift was not measured; start it anew with gram_error.drift: true")
     return frame
@@ -199,58 +199,3 @@ def _theory(measured: pd.DataFrame, alpha: float | None, batch_size: int) -> pd.
         bound=bounds.proposition_5(steps, norm, variance, drift, alpha, batch_size) / norm,
         stepwise=bounds.stepwise(steps, norm, variance, drift, alpha, batch_size) / norm,
     )
-
-
-def labels(configs: Sequence[RunConfig]) -> list[str]:
-    """Name each run by its estimator, and by every setting other than the seed that tells them apart.
-
-    Returns:
-        One label a run; runs that differ in nothing but their seed share theirs.
-    """
-
-    def settings(config: RunConfig) -> dict[str, Any]:
-        flat = runs.flatten(config.model_dump(mode="json", exclude={"gram_error", "data"}))
-        kept = {key: value for key, value in flat.items() if key not in _NOT_TOLD}
-        return {key: value for key, value in kept.items() if key not in _IN_LABEL}
-
-    all_settings = [settings(config) for config in configs]
-    differing = [
-        key
-        for key in dict.fromkeys(key for settings in all_settings for key in settings)
-        if len({json.dumps(settings.get(key)) for settings in all_settings}) > 1
-    ]
-    return [
-        ", ".join(
-            [
-                config.estimator.label,
-                *(f"{key.rsplit('.', 1)[-1]} {_shown(settings, key)}" for key in differing),
-            ]
-        )
-        for config, settings in zip(configs, all_settings, strict=True)
-    ]
-
-
-def _shown(settings: dict[str, Any], key: str) -> str:
-    value = settings.get(key)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-# Seeds, and what only watches: runs that differ in these are runs of one method.
-_NOT_TOLD = frozenset(("train.seed", *(f"evaluation.{key}" for key in ("seed", "splits", "inner_products"))))
-
-# The estimator's label says these, or they have no effect under another estimator.
-_IN_LABEL = frozenset(
-    f"estimator.{key}"
-    for key in (
-        "name",
-        "alpha",
-        "alpha_schedule",
-        "beta",
-        "debias",
-        "start",
-        "cache",
-        "cache_dtype",
-        "batch",
-        "project",
-    )
-)

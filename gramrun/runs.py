@@ -28,6 +28,7 @@ from gramrun.errors import ConfigError, GramrunError, InputError
 from gramrun.files import disk_errors, new_file, new_folder, sha256_of
 from gramrun.interruption import Interrupted
 from gramrun.provenance import now, provenance
+from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
 
 CONFIG, MANIFEST, METRICS, INNER_PRODUCTS, CHECKPOINTS, EVALUATION = (
     "config.yaml",
