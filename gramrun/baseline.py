@@ -201,10 +201,7 @@ def evaluate_baseline(
     Raises:
         InputError: when the embeddings are damaged or do not fit the corpus.
     """
-    check_same_data(run, corpus.content_hash)
-    left, right = _load_embeddings(run.path / EMBEDDINGS)
-    if (len(left), len(right)) != (corpus.left.items, corpus.right.items):
-        raise InputError(f"{run.path / EMBEDDINGS}: of other items; fit the baseline anew with --force")
+    left, right = load_embeddings(run, corpus)
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
@@ -212,9 +209,19 @@ def evaluate_baseline(
     return {**result, "step": run.metrics()[-1]["step"], "method": run.config.baseline.label}
 
 
-def _load_embeddings(path: Path) -> tuple[Tensor, Tensor]:
+def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
+    """The embeddings of a baseline: float32, shapes (left items, k) and (right items, k).
+
+    Raises:
+        InputError: when they are missing, damaged or of other items, or the corpus is another.
+    """
+    check_same_data(run, corpus.content_hash)
+    path = run.path / EMBEDDINGS
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return torch.from_numpy(stored["left"]), torch.from_numpy(stored["right"])
+            left, right = torch.from_numpy(stored["left"]), torch.from_numpy(stored["right"])
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         raise InputError(f"{path}: missing or damaged; fit the baseline anew with --force") from None
+    if (len(left), len(right)) != (corpus.left.items, corpus.right.items):
+        raise InputError(f"{path}: of other items; fit the baseline anew with --force")
+    return left, right

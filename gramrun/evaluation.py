@@ -220,10 +220,8 @@ def evaluate_popularity(
     return evaluate_embeddings(left, right, corpus, split, settings, full=full)
 
 
-def evaluate_run(
-    run: Run, corpus: PreparedCorpus, split: str, *, candidates: int | None = None, full: bool = False
-) -> dict[str, Any]:
-    """Evaluate a run's newest checkpoint, with popularity beside it.
+def trained_model(run: Run, corpus: PreparedCorpus) -> tuple[TwoTower, int]:
+    """The model of a run's newest checkpoint, and the step that it was saved at.
 
     Raises:
         InputError: when the run has no checkpoint, or one that does not fit its config or the corpus.
@@ -234,12 +232,24 @@ def evaluate_run(
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
     model.load_state_dict(state["trainer"]["model"])
+    return model, state["trainer"]["step"]
+
+
+def evaluate_run(
+    run: Run, corpus: PreparedCorpus, split: str, *, candidates: int | None = None, full: bool = False
+) -> dict[str, Any]:
+    """Evaluate a run's newest checkpoint, with popularity beside it.
+
+    Raises:
+        InputError: when the run has no checkpoint, or one that does not fit its config or the corpus.
+    """
+    model, step = trained_model(run, corpus)
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
     result = evaluate_model(model, corpus, [split], settings, full=full)[split]
     result = _beside_popularity(result, corpus, settings, full=full)
-    return {**result, "step": state["trainer"]["step"], "method": run.config.estimator.label}
+    return {**result, "step": step, "method": run.config.estimator.label}
 
 
 def evaluate_beside_popularity(
