@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -24,25 +25,50 @@ _TIMED_STEPS = 50
 _WARM_UP_STEPS = 10  # in which compiled loops are loaded and memory is touched for the first time
 
 
-def describe_machine() -> Iterator[str]:
-    """Versions, processor, threads, GPU and free disk, a line each."""
+def machine() -> dict[str, Any]:
+    """What this machine has.
+
+    Returns:
+        A JSON-ready record: ``python``, ``versions``, ``platform``, ``processor``, ``host_threads``,
+        ``torch_threads``, ``gpu`` (its name or None), bytes of ``memory``, ``memory_available`` and
+        ``disk_free`` (here), ``gramrun_raw`` (the variable or None), ``data_raw`` (whether it exists).
+    """
     facts = provenance()
+    return {
+        **{name: facts[name] for name in ("python", "versions", "platform", "processor", "host_threads")},
+        "torch_threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "memory": psutil.virtual_memory().total,
+        "memory_available": available_memory(),
+        "disk_free": available_disk(Path.cwd()),
+        "gramrun_raw": os.environ.get("GRAMRUN_RAW") or None,
+        "data_raw": Path("data/raw").is_dir(),
+    }
+
+
+def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What `machine` found, in lines."""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     yield f"python {facts['python']}, {versions}"
     yield f"platform: {facts['platform']}"
-    threads = f"{facts['host_threads']} threads, of which torch uses {torch.get_num_threads()}"
+    threads = f"{facts['host_threads']} threads, of which torch uses {facts['torch_threads']}"
     yield f"processor: {facts['processor']}, {threads}"
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none that torch can use"
-    yield f"GPU: {gpu}"
-    memory = psutil.virtual_memory().total
-    yield f"memory: {size_text(memory)}, of which {size_text(available_memory())} are available"
-    yield f"disk free here: {size_text(available_disk(Path.cwd()))}"
-    folder = "exists" if Path("data/raw").is_dir() else "is absent"
-    yield f"raw data: GRAMRUN_RAW is {os.environ.get('GRAMRUN_RAW') or 'not set'}; data/raw {folder}"
+    yield f"GPU: {facts['gpu'] or 'none that torch can use'}"
+    available = size_text(facts["memory_available"])
+    yield f"memory: {size_text(facts['memory'])}, of which {available} are available"
+    yield f"disk free here: {size_text(facts['disk_free'])}"
+    folder = "exists" if facts["data_raw"] else "is absent"
+    yield f"raw data: GRAMRUN_RAW is {facts['gramrun_raw'] or 'not set'}; data/raw {folder}"
 
 
-def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[str]:
-    """Sizes, steps and memory of a run, a line each, without training it.
+def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> dict[str, Any]:
+    """Sizes, steps and memory of a run, without training it.
+
+    Returns:
+        A JSON-ready record: ``corpus`` (name, left_items, right_items, train_pairs), ``steps``,
+        ``batch_size``, ``epochs``, ``parameters``, and bytes: ``memory`` (``total`` at its peak, and the
+        parts of it), ``gpu_memory`` (likewise, None on the CPU), ``disk`` (checkpoints, caches) and
+        ``gram_error``, what `gramrun gram-error` needs beside these (memory, caches, checkpoints).
 
     Raises:
         ConfigError: when the configuration does not fit the corpus, or its caches nowhere.
@@ -50,14 +76,7 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     """
     check_fits(config, corpus)
     sizes = corpus.manifest["corpus"]
-    yield (
-        f"corpus: {corpus.name}, {sizes['left_items']:,} × {sizes['right_items']:,} items, "
-        f"{sizes['train_pairs']:,} training pairs"
-    )
     steps = config.train.total_steps(len(corpus.train))
-    epochs = steps * config.train.batch_size / len(corpus.train)
-    yield f"steps: {steps:,} of batch {config.train.batch_size:,} ({epochs:.2f} epochs)"
-    yield f"parameters: {count_parameters(config, corpus):,}"
     companions = companion_dim(config, corpus)
     sections = [config.estimator, *config.gram_error.estimators]
     check_caches(config, sections, corpus, companions)
@@ -68,29 +87,70 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> Iterator[st
     )
     device = choose_device(config.device)
     peak = peak_memory(config, corpus, companions, device)
-    yield (
-        f"memory: {size_text(peak.total)} at its peak = process {size_text(peak.process)}, parameters "
-        f"{size_text(peak.parameters)}, optimizer {size_text(peak.optimizer)}, populations "
-        f"{size_text(peak.populations)}, Gramian caches {size_text(peak.caches)}, mapped files "
-        f"{size_text(peak.files)}, evaluation, batches or start {size_text(peak.work)}"
-    )
     whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + caches + mapped
-    if device.type == "cuda":
-        gpu = device_memory(config, corpus, companions)
-        named = ", ".join(f"{name} {size_text(size)}" for name, size in gpu.parts.items())
-        yield f"GPU memory: {size_text(gpu.total)} = {named}"
     saved = config.train.checkpoints_kept + 1  # and the one being written
-    yield f"disk: {size_text(saved * whole)} for checkpoints, {size_text(mapped)} for caches"
-    if watched or watched_mapped:
-        checkpoints = saved * (watched + watched_mapped)
+    gpu = device_memory(config, corpus, companions) if device.type == "cuda" else None
+    return {
+        "corpus": {
+            "name": corpus.name,
+            **{name: sizes[name] for name in ("left_items", "right_items", "train_pairs")},
+        },
+        "steps": steps,
+        "batch_size": config.train.batch_size,
+        "epochs": steps * config.train.batch_size / len(corpus.train),
+        "parameters": count_parameters(config, corpus),
+        "memory": {
+            "total": peak.total,
+            "process": peak.process,
+            "parameters": peak.parameters,
+            "optimizer": peak.optimizer,
+            "populations": peak.populations,
+            "Gramian caches": peak.caches,
+            "mapped files": peak.files,
+            "evaluation, batches or start": peak.work,
+        },
+        "gpu_memory": None if gpu is None else {"total": gpu.total, **gpu.parts},
+        "disk": {"checkpoints": saved * whole, "caches": mapped},
+        "gram_error": {
+            "memory": watched,
+            "caches": watched_mapped,
+            "checkpoints": saved * (watched + watched_mapped),
+        },
+    }
+
+
+def describe_resources(needed: Mapping[str, Any]) -> Iterator[str]:
+    """What `estimate_resources` found, in lines."""
+
+    def parts(sizes: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items() if name != "total")
+
+    corpus, memory, gpu = needed["corpus"], needed["memory"], needed["gpu_memory"]
+    yield (
+        f"corpus: {corpus['name']}, {corpus['left_items']:,} × {corpus['right_items']:,} items, "
+        f"{corpus['train_pairs']:,} training pairs"
+    )
+    yield f"steps: {needed['steps']:,} of batch {needed['batch_size']:,} ({needed['epochs']:.2f} epochs)"
+    yield f"parameters: {needed['parameters']:,}"
+    yield f"memory: {size_text(memory['total'])} at its peak = {parts(memory)}"
+    if gpu is not None:
+        yield f"GPU memory: {size_text(gpu['total'])} = {parts(gpu)}"
+    disk = {name: size_text(size) for name, size in needed["disk"].items()}
+    yield f"disk: {disk['checkpoints']} for checkpoints, {disk['caches']} for caches"
+    watched = {name: size_text(size) for name, size in needed["gram_error"].items()}
+    if any(needed["gram_error"].values()):
         yield (
-            f"gram-error: {size_text(watched)} more of memory; of disk {size_text(watched_mapped)} more for "
-            f"caches and {size_text(checkpoints)} for checkpoints until it is finished"
+            f"gram-error: {watched['memory']} more of memory; of disk {watched['caches']} more for "
+            f"caches and {watched['checkpoints']} for checkpoints until it is finished"
         )
 
 
-def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:
-    """Time a few real steps and extrapolate, in one line; evaluation comes on top."""
+def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> dict[str, Any]:
+    """Time a few real steps and extrapolate; evaluation comes on top.
+
+    Returns:
+        ``seconds_per_step``, ``steps`` and their product, ``seconds``.
+    """
     trainer = Trainer(config, corpus)
     total = trainer.total_steps
     trainer.total_steps = min(total, _TIMED_STEPS)
@@ -100,5 +160,12 @@ def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> str:
         if last.step == _WARM_UP_STEPS < trainer.total_steps:
             started = last.step, last.train_seconds
     each = (last.train_seconds - started[1]) / (last.step - started[0])
-    minutes = each * total / 60
-    return f"time: {1e3 * each:.1f} ms a step here, {minutes:.1f} minutes for {total:,}, without evaluation"
+    return {"seconds_per_step": each, "steps": total, "seconds": each * total}
+
+
+def describe_time(time: Mapping[str, Any]) -> str:
+    """What `estimate_time` found, in one line."""
+    return (
+        f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {time['seconds'] / 60:.1f} minutes for "
+        f"{time['steps']:,}, without evaluation"
+    )

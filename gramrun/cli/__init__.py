@@ -1,0 +1,106 @@
+"""The command line: thin commands that import what they need when they run, and print what they wrote.
+
+    data        prepare, doctor
+    training    train, baseline, gram-error
+    results     evaluate, plot, export, neighbors
+    options     what commands share
+
+Exit codes: 0 done, 1 failed while running, 2 bad input or config, 130 interrupted (state saved). An error is
+one line on stderr. With --json, stdout has one object and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gramrun.cli import data, results, training
+from gramrun.errors import EXIT_FAILED, GramrunError, InputError
+from gramrun.interruption import Interrupted
+
+app = typer.Typer(
+    name="gramrun",
+    help="Train two-tower retrieval models against all pairs, by online Gramian estimation.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
+# What a wrong option or argument raises. Typer has shipped click's class under several addresses.
+_USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gramrun {version('gramrun')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """The options that stand before a command; `_fail` looks for --debug itself."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1 and context.invoked_subcommand != "train":
+        if os.environ.get("RANK", "0") != "0":
+            raise typer.Exit(InputError.exit_code)  # the first process says why
+        raise InputError(f"gramrun {context.invoked_subcommand} is for one process; leave torchrun out")
+
+
+for command in (
+    data.prepare,
+    training.train,
+    results.evaluate,
+    training.baseline,
+    training.gram_error,
+    results.plot,
+    results.export,
+    results.neighbors,
+    data.doctor,
+):
+    app.command(command.__name__.replace("_", "-"))(command)
+
+
+def main() -> None:
+    """Run the command line; the only place where errors become messages and exit codes."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        left = app(sys.argv[1:] or ["--help"], prog_name="gramrun", standalone_mode=False)
+    except (GramrunError, Interrupted) as error:
+        _fail(error, str(error), error.exit_code)
+    except _USAGE_ERROR as error:
+        _fail(error, _usage(error), InputError.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        # torch's own words for it, on the CPU and on a GPU; any other RuntimeError is a bug.
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        _fail(error, "out of memory; for a run, `gramrun doctor --config FILE` estimates it", EXIT_FAILED)
+    raise SystemExit(left or 0)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the options or arguments, and where they are explained."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "gramrun"
+    return f"{error.format_message().rstrip('. ')}; see {command} --help"
+
+
+def _fail(error: BaseException, message: str, exit_code: int) -> None:
+    if "--debug" in sys.argv:
+        raise error
+    print(f"gramrun: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(exit_code)

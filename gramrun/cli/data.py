@@ -1,0 +1,115 @@
+"""The commands before training: `prepare` a corpus, and ask the `doctor` what it will take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, SetOption, print_json
+
+# A test holds these to `gramrun.corpora.CORPORA`, which takes a second to import: too long between two keys.
+CORPORA = (
+    "movielens-100k",
+    "movielens-1m",
+    "movielens-10m",
+    "movielens-25m",
+    "movielens-32m",
+    "movielens-small",
+    "movielens-latest",
+    "wikipedia-simple",
+    "wikipedia-fr",
+    "wikipedia-en",
+    "wikipedia-sql",
+    "wikipedia-xml",
+    "enwik8",
+    "atomic",
+    "synthetic",
+    "simple-scale",
+    "fr-scale",
+    "en-scale",
+)
+
+
+def _complete_corpus(incomplete: str) -> list[str]:
+    return [name for name in CORPORA if name.startswith(incomplete)]
+
+
+def prepare(
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="One of the names above.", autocompletion=_complete_corpus),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="The folder of the prepared corpus.")],
+    source: Annotated[
+        Path | None, typer.Option("--source", help="A folder or archive with the raw files.")
+    ] = None,
+    settings: SetOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn raw data into memory-mapped feature shards.
+
+    CORPUS is one of movielens-100k, -1m, -10m, -25m, -32m, -small, -latest; wikipedia-simple, -fr, -en,
+    -sql (tables of any wiki and year), -xml; enwik8; atomic (RecBole's format, your own data too);
+    synthetic; simple-scale, fr-scale and en-scale (made tables of these Wikipedias' sizes).
+    Without --source, raw files are looked for in $GRAMRUN_RAW, then data/raw, then downloaded.
+
+    JSON: output, written (false: nothing was to do), name, corpus (sizes), counts, content_hash.
+
+    Example: gramrun prepare movielens-100k --output data/movielens-100k
+    """
+    from gramrun.preparation import describe, prepare_corpus
+
+    manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
+    if as_json:
+        kept = ("name", "corpus", "counts", "content_hash")
+        print_json({"output": output, "written": written, **{key: manifest[key] for key in kept}})
+        return
+    sizes = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest["corpus"].items())
+    if not written:
+        typer.echo(f"{output}: up to date ({sizes}); nothing to do")
+        return
+    typer.echo("\n".join(describe(manifest)))
+    config = shipped if (shipped := Path("configs", corpus, "sogram.yaml")).exists() else "CONFIG"
+    typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config {config} --set data.path={output}")
+
+
+def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False) -> None:
+    """Say what this machine has, and what a config would need of it.
+
+    JSON: machine; with --config also resources and time.
+
+    Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
+    """
+    from gramrun import resources
+
+    machine = resources.machine()
+    record: dict[str, Any] = {"machine": machine}
+    if not as_json:
+        typer.echo("\n".join(resources.describe_machine(machine)))
+    if config is not None:
+        record |= _diagnose(config, settings or [], quiet=as_json)
+    if as_json:
+        print_json(record)
+
+
+def _diagnose(config: Path, settings: list[str], *, quiet: bool) -> dict[str, Any]:
+    """What a run would need, said as soon as it is known unless `quiet`."""
+    from gramrun import resources
+    from gramrun.config import RunConfig
+    from gramrun.config_loading import load_config
+    from gramrun.data.shards import open_corpus
+    from gramrun.memory_check import check_memory
+
+    resolved = load_config(RunConfig, config, settings)
+    corpus = open_corpus(resolved.data.path)
+    needed = resources.estimate_resources(resolved, corpus)
+    if not quiet:
+        typer.echo("\n".join(resources.describe_resources(needed)))
+    check_memory(resolved, corpus)
+    time = resources.estimate_time(resolved, corpus)
+    if not quiet:
+        typer.echo(resources.describe_time(time))
+    return {"resources": needed, "time": time}

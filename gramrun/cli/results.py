@@ -1,0 +1,142 @@
+"""The commands that read run directories: `evaluate`, `plot`, `export` and `neighbors`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gramrun.cli.options import ForceOption, JsonOption, RunArgument, SideChoice, print_json, side_name
+
+
+class Split(StrEnum):
+    """The splits that can be evaluated."""
+
+    validation = "validation"
+    train = "train"
+
+
+class PlotKind(StrEnum):
+    """The figures that can be drawn."""
+
+    map = "map"
+    gram_error = "gram-error"
+    trade_off = "trade-off"
+    theory = "theory"
+    inner_products = "inner-products"
+    gravity = "gravity"
+
+
+def evaluate(
+    run: RunArgument,
+    split: Annotated[Split, typer.Option(help="Which pairs are to be found.")] = Split.validation,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Right items drawn; the run's config says how many by default.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Rank all right items.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
+
+    JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, left_items, candidates,
+    full, train_positives, candidate_hash, seconds, data_hash, popularity, step, method.
+
+    Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
+    """
+    from gramrun import runs
+    from gramrun.baseline import evaluate_baseline
+    from gramrun.data.shards import open_corpus
+    from gramrun.evaluation import describe, evaluate_run
+
+    if runs.is_baseline(run):
+        baseline = runs.open_baseline(run)
+        corpus = open_corpus(baseline.config.data.path)
+        result = evaluate_baseline(baseline, corpus, split.value, candidates=candidates, full=full)
+        runs.record_evaluation(baseline, result)
+        done = f"wrote {run / runs.EVALUATION}"
+    else:
+        opened = runs.open_run(run)
+        corpus = open_corpus(opened.config.data.path)
+        result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
+        runs.record_evaluation(opened, result)
+        done = f"wrote {run / runs.EVALUATION}; next: gramrun plot map {run} --output map.png"
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(describe(result))
+    typer.echo(done)
+
+
+def plot(
+    kind: Annotated[PlotKind, typer.Argument(help="Which figure.")],
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; seeds give bands.")],
+    output: Annotated[Path, typer.Option("--output", help="A .png, .svg or .pdf file.")],
+) -> None:
+    """Draw a figure from finished or running runs.
+
+    Example: gramrun plot map runs/movielens-100k/* --output map.png
+    """
+    from gramrun import figures
+
+    written = figures.draw(kind.value, run, output)
+    typer.echo(f"wrote {written}")
+
+
+def export(
+    run: RunArgument,
+    output: Annotated[Path, typer.Option("--output", help="A .parquet, .npy or .npz file.")],
+    side: Annotated[SideChoice, typer.Option(help="Whose items.")] = SideChoice.right,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the embeddings of all items of a side to one file, for an index or another program.
+
+    Parquet has a row for each item: item (its number), id (as in the raw data), title and what else is
+    known of it, embedding. A .npy file is float32, items × dimensions, in the order of item numbers.
+
+    JSON: output, bytes, run, method, step, side, item, items, embedding_dim, corpus, config_hash,
+    data_hash, gramrun.
+
+    Example: gramrun export runs/movielens-100k/sogram-seed0 --output items.parquet
+    """
+    from gramrun.exporting import export_embeddings
+
+    written = export_embeddings(run, output, side_name(side), force=force)
+    if as_json:
+        print_json(written)
+        return
+    typer.echo(
+        f"wrote {output}: {written['items']:,} {written['side']} items ({written['item']}), "
+        f"{written['embedding_dim']} dimensions, step {written['step']:,}"
+    )
+
+
+def neighbors(
+    run: RunArgument,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="A title, its beginning or an id.")],
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 10,
+    side: Annotated[SideChoice | None, typer.Option(help="Where the title is looked up.")] = None,
+    to: Annotated[SideChoice | None, typer.Option(help="Whose items are ranked.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the items nearest to one: of its own side by cosine, of the other side by inner product.
+
+    The title is looked up on the right side, whose own items are ranked: movies like a movie. Where both
+    sides hold the same items, pages that a page may link to are ranked: --side left --to right.
+
+    JSON: run, method, step, query (side, item, id, title), to, score (cosine or inner product),
+    neighbors (item, id, title, score).
+
+    Example: gramrun neighbors runs/movielens-100k/sogram-seed0 "Toy Story" --count 5
+    """
+    from gramrun.neighbors import describe, find_neighbors
+
+    found = find_neighbors(
+        run, title, side=side_name(side) if side else None, to=side_name(to) if to else None, count=count
+    )
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(describe(found))

@@ -1,0 +1,169 @@
+"""The commands that make run directories: `train`, `baseline` and `gram-error`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gramrun.cli.options import (
+    ConfigOption,
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    ResumeOption,
+    SetOption,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from gramrun.config import RunConfig
+    from gramrun.data.shards import PreparedCorpus
+    from gramrun.processes import Processes
+
+
+def train(
+    config: ConfigOption = None,
+    output: OutputOption = None,
+    settings: SetOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, train nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a two-tower model with the configured Gramian estimator.
+
+    With --resume, --config may be left out: the run directory holds it.
+
+    JSON: run, dry_run; with --dry-run also config and resources, else step and metrics (the last record).
+
+    Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
+    """
+    from gramrun import opening
+    from gramrun.data.shards import open_corpus
+    from gramrun.fitting import fit, follow
+    from gramrun.processes import joined
+    from gramrun.training import check_divides
+    from gramrun.watching import check_tensorboard
+
+    with joined() as processes:
+        resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
+        check_tensorboard(resolved)
+        corpus = open_corpus(resolved.data.path)
+        if dry_run:
+            check_divides(resolved, processes.count)
+            if processes.first:
+                _rehearse(resolved, corpus, processes, path, as_json=as_json)
+            return
+        run, trainer = opening.open_run(
+            "train", path, resolved, corpus, processes, resume=resume, force=force
+        )
+        saved = opening.restore(run, trainer, resume=resume)
+        if not processes.first:
+            follow(trainer)
+            return
+        last = fit(run, trainer, corpus, saved.get("losses", ()))
+    if as_json:
+        print_json({"run": path, "dry_run": False, "step": last["step"], "metrics": last})
+        return
+    result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
+    typer.echo(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
+
+
+def _rehearse(
+    config: RunConfig, corpus: PreparedCorpus, processes: Processes, path: Path, *, as_json: bool
+) -> None:
+    """Check and say what a run would be and need."""
+    from gramrun.config_loading import dump_config
+    from gramrun.memory_check import check_memory
+    from gramrun.resources import describe_resources, estimate_resources
+
+    needed = estimate_resources(config, corpus)
+    if not as_json:
+        typer.echo(dump_config(config), nl=False)
+        typer.echo("\n".join(describe_resources(needed)))
+    check_memory(config, corpus, processes)
+    if as_json:
+        plain = config.model_dump(mode="json")
+        print_json({"run": path, "dry_run": True, "config": plain, "resources": needed})
+        return
+    typer.echo(f"dry run: nothing written; the run would be {path}")
+
+
+def baseline(
+    config: Annotated[Path, typer.Option("--config", help="A YAML file; see configs/.")],
+    output: OutputOption = None,
+    settings: SetOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit what you would use instead (popularity, implicit or exact ALS), and measure it likewise.
+
+    JSON: run, method, evaluation (by split, each as `gramrun evaluate --json` has it).
+
+    Example: gramrun baseline --config configs/movielens-100k/exact-als.yaml
+    """
+    from gramrun import baseline as room
+    from gramrun import runs
+    from gramrun.config import BaselineConfig
+    from gramrun.config_loading import load_config
+    from gramrun.data.shards import open_corpus
+    from gramrun.evaluation import describe
+
+    resolved = load_config(BaselineConfig, config, settings or [])
+    path = output or runs.default_path(config, resolved.baseline.seed)
+    results = room.run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
+    if as_json:
+        evaluation = {result["split"]: result for result in results}
+        print_json({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})
+        return
+    for result in results:
+        typer.echo(describe(result))
+    typer.echo(f"wrote {path}: {results[0]['method']}; next: gramrun evaluate {path} --full")
+
+
+def gram_error(
+    config: ConfigOption = None,
+    output: OutputOption = None,
+    settings: SetOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure many estimators' Gramian error on one trajectory, against the exact Gramian.
+
+    JSON: run, written (false: it was finished already), step, gram_error and trajectory (the files).
+
+    Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
+    """
+    from gramrun import gram_error as room
+    from gramrun import opening, trajectory
+    from gramrun.data.shards import open_corpus
+
+    resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
+    room.check_config(resolved)
+    corpus = open_corpus(resolved.data.path)
+    run, trainer = opening.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+    record: dict[str, Any] = {
+        "run": run.path,
+        "written": True,
+        "step": trainer.total_steps,
+        "gram_error": run.path / room.CSV,
+        "trajectory": run.path / trajectory.CSV,
+    }
+    if resume and run.field("status") == "finished":
+        room.check_finished(run)
+        if as_json:
+            print_json(record | {"written": False})
+        else:
+            typer.echo(f"{run.path}: finished already; nothing to do")
+        return
+    observers = room.Observers(resolved.gram_error.estimators, trainer)
+    if saved := opening.restore(run, trainer, resume=resume):
+        observers.load_state_dict(saved["observers"])
+    written = room.watch(run, trainer, observers)
+    if as_json:
+        print_json(record)
+        return
+    typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
