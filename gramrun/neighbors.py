@@ -116,6 +116,10 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
     """
     if not sought.strip():
         raise InputError(f"the title is empty; name a {kind}")
+    try:
+        sought.encode()
+    except UnicodeEncodeError:  # how Python hands over bytes of the command line that are no text
+        raise InputError(f"{sought!a} is not UTF-8; type the {kind}'s title in it") from None
     for fits in _fitting(titles, sought):
         found = np.flatnonzero(fits.to_numpy())
         if len(found) == 1:
