@@ -23,8 +23,10 @@ from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from gramrun.config import BaselineConfig, RunConfig
+from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
 
 FRAMES: Mapping[str, str] = MappingProxyType(
@@ -118,7 +120,8 @@ def table(paths: str | Path | Iterable[str | Path], frame: str) -> pd.DataFrame:
         rows: pd.DataFrame = getattr(run, frame)
         keys = {"run": str(run.path), "method": method, "seed": run.seed}
         if len(rows):
-            parts.append(pd.concat([pd.DataFrame(keys, index=rows.index), rows], axis=1))
+            own = rows.drop(columns=list(keys), errors="ignore")  # an evaluation has its method, without more
+            parts.append(pd.concat([pd.DataFrame(keys, index=rows.index), own], axis=1))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "method", "seed"])
 
 
@@ -201,23 +204,26 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
 
 
 def _told(config: RunConfig | BaselineConfig) -> dict[str, Any]:
-    """The settings that may stand in a label."""
+    """The settings that may stand in a label, by dotted key; intervals as they are written."""
     from gramrun.runs import flatten
 
-    flat = flatten(config.model_dump(mode="json", exclude={"gram_error", "data"}))
-    return {key: value for key, value in flat.items() if key not in _NOT_TOLD | _IN_LABEL}
+    flat = flatten(yaml.safe_load(dump_config(config)))
+    watching = ("data.", "gram_error.", "log.")
+    return {k: v for k, v in flat.items() if not k.startswith(watching) and k not in _NOT_TOLD | _IN_LABEL}
 
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# Seeds, and what only watches: runs that differ in these are runs of one method.
+# Seeds, and what only watches or saves: runs that differ in these are runs of one method.
 _NOT_TOLD = frozenset(
     (
         "train.seed",
         "baseline.seed",
-        *(f"evaluation.{key}" for key in ("seed", "splits", "inner_products")),
+        "train.checkpoint_every",
+        "train.checkpoints_kept",
+        *(f"evaluation.{key}" for key in ("every", "seed", "splits", "inner_products")),
     )
 )
 

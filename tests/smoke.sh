@@ -18,6 +18,8 @@ gramrun evaluate runs/sogram --split train --json | python -c 'import json, sys;
 gramrun baseline --config "$root/configs/synthetic/exact-als.yaml" --output baseline
 gramrun evaluate baseline --full
 gramrun gram-error --config "$config" --output gram-error
+gramrun export runs/sogram --output items.parquet
+gramrun neighbors runs/sogram destination-7 --json | python -c 'import json, sys; assert len(json.load(sys.stdin)["neighbors"]) == 10'
 gramrun plot map runs/* --output map.png
 gramrun plot gram-error gram-error --output gram-error.svg
 gramrun plot trade-off gram-error --output trade-off.pdf
@@ -30,5 +32,5 @@ gramrun prepare simple-scale "${tables[@]}" --output data/wiki
 gramrun prepare wikipedia-sql --source data/raw/planted/simple-scale-2026 --output data/wiki-sql
 gramrun train --config "$root/configs/wikipedia-simple/sogram.yaml" --set data.path=data/wiki --set train.epochs=null --set train.steps=20 --output wiki-sogram
 gramrun evaluate wiki-sogram
-for file in map.png gram-error.svg trade-off.pdf theory.png gram-error/gram_error.csv gram-error/trajectory.csv doctor.txt; do test -s "$file"; done
+for file in items.parquet map.png gram-error.svg trade-off.pdf theory.png gram-error/gram_error.csv gram-error/trajectory.csv doctor.txt; do test -s "$file"; done
 echo "smoke: all commands ran"

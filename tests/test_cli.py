@@ -192,15 +192,40 @@ def test_bad_input_is_exit_2_and_writes_nothing(gramrun, tmp_path, name):
     code, _, err = gramrun(*arguments)
     assert code == 2
     assert message in err
-    assert "Traceback" not in err
+    assert err.startswith("gramrun:") and err.count("\n") == 1, err
     assert not any(tmp_path.iterdir())
 
 
-def test_errors_of_gramrun_are_one_line(gramrun):
-    for arguments, message in BAD.values():
-        _, _, err = gramrun(*arguments)
-        if err.startswith("gramrun:"):
-            assert err.count("\n") == 1, message
+@pytest.mark.parametrize(
+    ("arguments", "named", "command"),
+    [
+        (["train", "--confg", "x"], "--confg", "gramrun train"),
+        (["trian"], "Did you mean 'train'", "gramrun"),
+        (["prepare"], "CORPUS", "gramrun prepare"),
+        (["prepare", "synthetic"], "--output", "gramrun prepare"),
+        (["train", "--config"], "--config", "gramrun"),
+        (["plot", "mapp", "r", "--output", "x.png"], "'mapp'", "gramrun plot"),
+        (["plot"], "trade-off", "gramrun plot"),
+        (["evaluate", "r", "--candidates", "many"], "--candidates", "gramrun evaluate"),
+        (["evaluate", "r", "--candidates", "0"], "--candidates", "gramrun evaluate"),
+        (["evaluate", "r", "s"], "(s)", "gramrun evaluate"),
+        (["neighbors", "r"], "TITLE", "gramrun neighbors"),
+        (["export", "r", "--output", "x.npy", "--side", "top"], "'top'", "gramrun export"),
+    ],
+)
+def test_usage_errors_are_one_line(gramrun, arguments, named, command):
+    """What is wrong, in the library's words, and where the options are explained."""
+    code, out, err = gramrun(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("gramrun: ") and err.count("\n") == 1, err
+    assert named in err
+    assert err.rstrip("\n").partition("; see ")[2] in (f"{command} --help", "gramrun --help")
+
+
+def test_without_arguments_there_is_help(gramrun):
+    code, out, err = gramrun()
+    assert (code, err) == (0, "")
+    assert "Usage: gramrun [OPTIONS] COMMAND [ARGS]" in out
 
 
 def test_plots_that_cannot_be(gramrun, trained):
@@ -295,7 +320,8 @@ def test_help_is_fast_and_imports_no_torch():
 
 
 @pytest.mark.parametrize(
-    "command", ["prepare", "train", "evaluate", "baseline", "gram-error", "plot", "doctor"]
+    "command",
+    ["prepare", "train", "evaluate", "baseline", "gram-error", "plot", "export", "neighbors", "doctor"],
 )
 def test_every_command_has_help_with_an_example(gramrun, command):
     code, out, _ = gramrun(command, "--help")

@@ -11,6 +11,7 @@ one line on stderr. With --json, stdout has one object and nothing else.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
@@ -78,6 +79,10 @@ for command in (
 def main() -> None:
     """Run the command line; the only place where errors become messages and exit codes."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as stderr: an α must not end a run on old terminals
     try:
         left = app(sys.argv[1:] or ["--help"], prog_name="gramrun", standalone_mode=False)
     except (GramrunError, Interrupted) as error:

@@ -37,7 +37,7 @@ def side_name(side: SideChoice) -> Literal["left", "right"]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line; what is no number there (NaN, infinity) as null, paths as text."""
-    typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(_plain(value), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
