@@ -22,5 +22,6 @@ arXiv:1807.07187). Where each item of the paper lives:
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
-The command line is `gramrun.cli`; the training loop is `gramrun.training`.
+The command line is `gramrun.cli`; the training loop is `gramrun.training`. `gramrun.runs.load` gives what a
+run holds as pandas frames (`gramrun.results`), `gramrun.exporting` its embeddings as a file.
 """
