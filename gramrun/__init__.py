@@ -25,3 +25,5 @@ arXiv:1807.07187). Where each item of the paper lives:
 The command line is `gramrun.cli`; the training loop is `gramrun.training`. `gramrun.runs.load` gives what a
 run holds as pandas frames (`gramrun.results`), `gramrun.exporting` its embeddings as a file.
 """
+
+__version__ = "0.1.0"

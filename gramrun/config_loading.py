@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from gramrun.config import Interval, Section, TimedInterval
 from gramrun.errors import ConfigError
+from gramrun.shipped_configs import find_config
 
 Config = TypeVar("Config", bound=Section)
 
@@ -28,7 +29,7 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
 
     Args:
         kind: `RunConfig`, `BaselineConfig` or `PrepareConfig`.
-        file: a YAML file, or None for the defaults.
+        file: a YAML file or the name of a shipped one (`find_config`), or None for the defaults.
         overrides: ``dotted.key=value`` settings, applied in order; values are parsed as YAML.
 
     Raises:
@@ -37,6 +38,7 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
     values: Any = {}
     lines: dict[tuple[str, ...], int] = {}
     if file is not None:
+        file = find_config(file)
         values, lines = _read_yaml(file)
     sources: dict[tuple[str, ...], str] = {path: f"{file} line {line}" for path, line in lines.items()}
     for override in overrides:
@@ -80,8 +82,6 @@ def _plain(value: Any) -> Any:
 def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
     try:
         text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file; configs shipped with gramrun lie in configs/") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     try:

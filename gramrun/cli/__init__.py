@@ -38,9 +38,9 @@ _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__n
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from gramrun import __version__
 
-        typer.echo(f"gramrun {version('gramrun')}")
+        typer.echo(f"gramrun {__version__}")
         raise typer.Exit()
 
 

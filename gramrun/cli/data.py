@@ -61,6 +61,7 @@ def prepare(
     Example: gramrun prepare movielens-100k --output data/movielens-100k
     """
     from gramrun.preparation import describe, prepare_corpus
+    from gramrun.shipped_configs import config_for
 
     manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
     if as_json:
@@ -72,8 +73,8 @@ def prepare(
         typer.echo(f"{output}: up to date ({sizes}); nothing to do")
         return
     typer.echo("\n".join(describe(manifest)))
-    config = shipped if (shipped := Path("configs", corpus, "sogram.yaml")).exists() else "CONFIG"
-    typer.echo(f"wrote {output}: {sizes}; next: gramrun train --config {config} --set data.path={output}")
+    next_step = f"gramrun train --config {config_for(corpus)} --set data.path={output}"
+    typer.echo(f"wrote {output}: {sizes}; next: {next_step}")
 
 
 def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False) -> None:

@@ -92,7 +92,7 @@ def _rehearse(
 
 
 def baseline(
-    config: Annotated[Path, typer.Option("--config", help="A YAML file; see configs/.")],
+    config: Annotated[Path, typer.Option("--config", help="A YAML file, or a shipped config's name.")],
     output: OutputOption = None,
     settings: SetOption = None,
     force: ForceOption = False,
