@@ -23,6 +23,7 @@ from gramrun.files import disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.peak_memory import STATE_FLOATS
 from gramrun.room import check_room
 from gramrun.runs import Run, identity
+from gramrun.schema import check_schema
 from gramrun.training import Trainer
 
 SCHEMA_VERSION = 2  # 2: the order of pairs by permutation.py, and learners instead of torch optimizers
@@ -184,10 +185,8 @@ def load(path: Path) -> dict[str, Any]:
         raise torn from error
     if not isinstance(state, dict) or "schema_version" not in state:
         raise torn
-    if state["schema_version"] != SCHEMA_VERSION:
-        raise InputError(
-            f"{path}: checkpoint schema {state['schema_version']}; this gramrun reads {SCHEMA_VERSION}"
-        )
+    remedy = "start the run anew with --force, or go on with the gramrun that made it"
+    check_schema(path, state["schema_version"], SCHEMA_VERSION, remedy)
     if set(state) != {"schema_version", "identity", "trainer", "extra"}:
         raise torn
     return state

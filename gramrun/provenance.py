@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -11,19 +12,29 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from gramrun import __version__
+
 
 def provenance() -> dict[str, Any]:
     """What every manifest says of how a result came about: command, code, versions, machine."""
-    packages = ("gramrun", "torch", "numpy", "pandas", "matplotlib")
+    packages = ("torch", "numpy", "pandas", "matplotlib")
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([*_program(), *sys.argv[1:]]),
         "git_commit": _git_commit(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in packages},
+        "versions": {"gramrun": __version__, **{name: _version(name) for name in packages}},
         "platform": platform.platform(),
         "processor": _processor(),
         "host_threads": os.cpu_count(),
     }
+
+
+def _program() -> list[str]:
+    """How the running program is called from a shell."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)  # None but for `python -m`
+    if module is None or module.name == "gramrun.__main__":
+        return ["gramrun"] if module else [Path(sys.argv[0]).name]
+    return ["python", "-m", module.name.removesuffix(".__main__")]
 
 
 def _version(package: str) -> str | None:
@@ -36,6 +47,8 @@ def _version(package: str) -> str | None:
 def _git_commit() -> str | None:
     """The checkout's commit, with ``+changes`` where files differ from it; None outside a checkout."""
     here = Path(__file__).resolve().parent
+    if not (here.parent / ".git").exists():
+        return None  # installed, maybe into an environment inside a repository of the user's own
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],

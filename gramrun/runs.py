@@ -29,15 +29,11 @@ from gramrun.files import disk_errors, new_file, new_folder, sha256_of
 from gramrun.interruption import Interrupted
 from gramrun.provenance import now, provenance
 from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
+from gramrun.schema import check_schema
 
-CONFIG, MANIFEST, METRICS, INNER_PRODUCTS, CHECKPOINTS, EVALUATION = (
-    "config.yaml",
-    "manifest.json",
-    "metrics.jsonl",
-    "inner_products.csv",
-    "checkpoints",
-    "evaluation.json",
-)
+CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
+INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
+SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does not say it yet
 Kind = Literal["train", "gram-error"]
 Config = TypeVar("Config", RunConfig, BaselineConfig)
 
@@ -68,7 +64,7 @@ class RunDirectory(Generic[Config]):
     @property
     def manifest(self) -> dict[str, Any]:
         """The parsed ``manifest.json``."""
-        return read_json(self.path / MANIFEST)
+        return _read_manifest(self.path)
 
     def update_manifest(self, **fields: Any) -> None:
         """Replace fields of the manifest."""
@@ -161,6 +157,7 @@ def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: 
 def new_manifest(kind: str, config: Section, seed: int, data_hash: str) -> dict[str, Any]:
     """What the manifest of a run says at its start."""
     return {
+        "schema_version": SCHEMA_VERSION,
         **provenance(),
         "kind": kind,
         "started": now(),
@@ -299,7 +296,15 @@ def is_baseline(path: Path) -> bool:
     """
     if not (path / CONFIG).is_file():
         raise InputError(f"{path}: not a run directory (no {CONFIG}); `gramrun train` makes one")
-    return (path / MANIFEST).exists() and read_json(path / MANIFEST).get("kind") == "baseline"
+    return (path / MANIFEST).exists() and _read_manifest(path).get("kind") == "baseline"
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the run directory `path`, of the schema version that this gramrun reads."""
+    manifest = read_json(path / MANIFEST)
+    version = manifest.get("schema_version", 1)
+    check_schema(path / MANIFEST, version, SCHEMA_VERSION, "start the run anew with --force")
+    return manifest
 
 
 def write_text(path: Path, text: str) -> None:

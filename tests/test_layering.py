@@ -7,7 +7,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "gramrun"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-FREE = {"gramrun.errors", "gramrun.files", "gramrun.compiled", "gramrun.processes"}  # what every room may use
+FREE = {
+    "gramrun.errors",
+    "gramrun.files",
+    "gramrun.compiled",
+    "gramrun.processes",
+    "gramrun.schema",
+}  # what every room may use
 
 
 def imports(path: Path) -> set[str]:

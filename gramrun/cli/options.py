@@ -15,7 +15,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one config key, e.g. estimator.alpha=0.1."),
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file, or a shipped config's name.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A YAML file, or a shipped config's name.")
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="The run directory.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run directory stopped.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]

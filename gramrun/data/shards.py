@@ -29,6 +29,7 @@ from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
 from gramrun.errors import InputError
 from gramrun.files import new_folder, sha256_of
+from gramrun.schema import check_schema
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -205,12 +206,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         version = manifest["schema_version"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: damaged; prepare the corpus again with --force") from None
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"{path}: schema version {version}, but this gramrun reads version {SCHEMA_VERSION}; "
-            "prepare the corpus again with --force"
-        )
+    check_schema(path, version, SCHEMA_VERSION, f"make it again with `{_command(folder, manifest)}`")
     return dict(manifest)
+
+
+def _command(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """The command that makes a prepared corpus again: the one that made it, if a command did."""
+    origin = manifest.get("origin")
+    made = str(origin.get("command")) if isinstance(origin, Mapping) else ""
+    _, command, arguments = made.partition(" prepare ")
+    if not command:
+        arguments = f"{manifest.get('name', 'CORPUS')} --output {folder}"
+    return f"gramrun prepare {arguments} --force"
 
 
 def verify(folder: Path, manifest: Mapping[str, Any]) -> None:

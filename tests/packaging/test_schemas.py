@@ -1,0 +1,135 @@
+"""Files say which gramrun and which layout they are of; of another layout they are refused with the way out."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gramrun import __version__, checkpoints, runs
+from gramrun.data import shards
+from gramrun.errors import InputError
+from gramrun.provenance import provenance
+
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
+SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train.batch_size=64",
+         "--set", "estimator.gramian_batch_size=32")  # fmt: skip
+
+
+def rewrite(path: Path, **fields) -> dict:
+    """Replace fields of a JSON file; None removes one."""
+    values = {**json.loads(path.read_text()), **fields}
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+    return values
+
+
+@pytest.fixture
+def trained(gramrun):
+    """A corpus and a run of it, made by the command line."""
+    assert gramrun("prepare", "synthetic", "--output", "data/synthetic", "--set", "split.seed=3")[0] == 0
+    assert gramrun("train", "--config", CONFIG, *SMALL, "--output", "run")[0] == 0
+    return Path("run")
+
+
+def test_every_manifest_says_version_and_schema(gramrun, trained):
+    assert gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "errors")[0] == 0
+    exact_als = CONFIG.with_name("exact-als.yaml")
+    assert gramrun("baseline", "--config", exact_als, "--output", "baseline")[0] == 0
+    for run in (trained, Path("errors"), Path("baseline")):
+        manifest = runs.read_json(run / runs.MANIFEST)
+        assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)
+    corpus = shards.read_manifest(Path("data/synthetic"))
+    assert (corpus["schema_version"], corpus["origin"]["versions"]["gramrun"]) == (1, __version__)
+
+
+def newer_shards(run: Path) -> Path:
+    rewrite(Path("data/synthetic/manifest.json"), schema_version=shards.SCHEMA_VERSION + 1)
+    return Path("data/synthetic/manifest.json")
+
+
+def newer_run(run: Path) -> Path:
+    rewrite(run / runs.MANIFEST, schema_version=runs.SCHEMA_VERSION + 1)
+    (run / runs.CONFIG).write_text("something: else\n")  # which a newer config may well be
+    return run / runs.MANIFEST
+
+
+def newer_checkpoint(run: Path) -> Path:
+    path = runs.open_run(run).checkpoints()[-1]
+    state = torch.load(path, weights_only=True)
+    torch.save({**state, "schema_version": checkpoints.SCHEMA_VERSION + 1, "more": 1}, path)
+    return path
+
+
+NEWER = {
+    newer_shards: ("version 2, but", "reads version 1"),
+    newer_run: ("version 2, but", "reads version 1"),
+    newer_checkpoint: ("version 3, but", "reads version 2"),
+}
+
+
+@pytest.mark.parametrize("make", NEWER)
+@pytest.mark.parametrize("command", ["evaluate", "train --resume --output"])
+def test_a_newer_layout_is_one_line_that_says_to_update(gramrun, trained, make, command):
+    path = make(trained)
+    before = path.read_bytes()
+    code, out, err = gramrun(*command.split(), trained)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for part in (f"{path}: schema ", *NEWER[make], f"gramrun {__version__}", "update gramrun"):
+        assert part in err
+    assert path.read_bytes() == before
+
+
+def test_an_older_corpus_is_named_with_the_command_that_makes_it_again(gramrun, trained):
+    path = Path("data/synthetic/manifest.json")
+    made = json.loads(path.read_text())
+    rewrite(path, schema_version=0)
+    code, _, err = gramrun("train", "--config", CONFIG, *SMALL, "--output", "again")
+    assert (code, "schema version 0" in err) == (2, True)
+    command = shlex.split(err.partition("`")[2].partition("`")[0])
+    assert command[0] == "gramrun"
+    assert gramrun(*command[1:])[0] == 0
+    again = shards.read_manifest(Path("data/synthetic"))
+    assert again["content_hash"] == made["content_hash"]
+    assert again["origin"]["fingerprint"] == made["origin"]["fingerprint"]
+
+
+def test_a_corpus_that_no_command_made_is_named_too(tmp_path, corpus_path):
+    manifest = {**json.loads((corpus_path / "manifest.json").read_text()), "schema_version": 0}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    remedy = f"make it again with `gramrun prepare synthetic --output {tmp_path} --force`"
+    with pytest.raises(InputError) as caught:
+        shards.read_manifest(tmp_path)
+    assert str(caught.value).endswith(remedy)
+
+
+def test_an_older_checkpoint_says_what_to_do(gramrun, trained):
+    path = runs.open_run(trained).checkpoints()[-1]
+    torch.save({"schema_version": 1, "trainer": {}}, path)
+    code, _, err = gramrun("evaluate", trained)
+    assert (code, "schema version 1" in err, "start the run anew with --force" in err) == (2, True, True)
+
+
+def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
+    rewrite(trained / runs.MANIFEST, schema_version=None)
+    assert gramrun("evaluate", trained)[0] == 0
+    code, out, err = gramrun("train", "--resume", "--output", trained, "--set", "train.steps=3")
+    assert (code, "step 3" in out) == (0, True), err
+
+
+@pytest.mark.parametrize("number", [True, 1.0, "1", None, [1], {"a": 1}, float("nan")])
+def test_what_is_no_schema_number_is_damage(gramrun, trained, number):
+    for path in (Path("data/synthetic/manifest.json"), trained / runs.MANIFEST):
+        kept = path.read_text()
+        path.write_text(json.dumps({**json.loads(kept), "schema_version": number}))
+        code, _, err = gramrun("evaluate", trained)
+        assert (code, err.count("\n"), f"{path}: damaged" in err) == (2, 1, True), err
+        path.write_text(kept)
+
+
+def test_the_command_of_a_manifest_can_be_pasted(monkeypatch):
+    arguments = ["train", "--set", "gram_error.estimators=[{name: exact}]", "--output", "my runs/a"]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/gramrun", *arguments])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert shlex.split(provenance()["command"]) == ["gramrun", *arguments]
