@@ -12,6 +12,7 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError
+from gramrun.gramian.outside import find_outside
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.learners import Learner, PlainLearner
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
@@ -152,7 +153,7 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
 
     Raises:
         ConfigError: when a batch is larger than the training split, targets are asked for and absent, or a
-            device is.
+            device or an estimator from outside is.
     """
     pairs = len(corpus.train)
     for key, size in (
@@ -173,3 +174,6 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
             f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
         )
     check_device(config, choose_device(config.device))
+    for section in (config.estimator, *config.gram_error.estimators):
+        if ":" in section.name:
+            find_outside(section.name)

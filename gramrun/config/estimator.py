@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from gramrun.config.base import Interval, Section
+
+EstimatorName = Literal["sampling", "sogram", "sagram", "control-variate", "exact", "none"]
+_OUTSIDE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")  # module:name
+
+
+def _name(value: object) -> object:
+    """Check a name by hand: pydantic's words for a union speak of its branches."""
+    names = get_args(EstimatorName)
+    if value not in names and not (isinstance(value, str) and _OUTSIDE.fullmatch(value)):
+        quoted = ", ".join(f"'{name}'" for name in names)
+        raise ValueError(f"input should be {quoted} or your own 'module:class'")
+    return value
 
 
 def _beta(value: object) -> object:
@@ -40,10 +53,13 @@ def _alpha_schedule(value: object) -> object:
 class EstimatorSection(Section):
     """The Gramian estimator (`gramrun.gramian`)."""
 
-    name: Literal["sampling", "sogram", "sagram", "control-variate", "exact", "none"] = Field(
-        description="the method; exact recomputes the Gramians at every step, none leaves gravity out"
+    name: Annotated[EstimatorName | str, BeforeValidator(_name)] = Field(
+        description="the method; exact recomputes the Gramians at every step, none leaves gravity out; "
+        "text is `module:class`, your own ([how](../docs/how-to.md#your-own-estimator))"
     )
-    alpha: float = Field(0.01, gt=0, le=1, description="Gramian learning rate of sogram and control-variate")
+    alpha: float = Field(
+        0.01, gt=0, le=1, description="Gramian learning rate of sogram, control-variate and your own"
+    )
     alpha_schedule: Annotated[
         Literal["constant", "decaying"] | dict[int, float], BeforeValidator(_alpha_schedule)
     ] = Field("constant", description="constant; decaying: max(1/t, alpha); or a table of steps and alphas")
@@ -101,11 +117,11 @@ class EstimatorSection(Section):
                 "control-variate": "control variate" + (" + SAGA caches" if self.cache_entry else ""),
                 "exact": "exact Gramian",
                 "none": "no gravity",
-            }[self.name]
+            }.get(self.name, self.name.partition(":")[2])
         ]
         if self.name == "sogram" and (self.debias or self.start == "exact"):
             parts.append("debiased" if self.debias else "exact start")
-        if self.name in ("sogram", "control-variate") and self.alpha_schedule != "constant":
+        if self._averages and self.alpha_schedule != "constant":
             parts.append("decaying" if self.alpha_schedule == "decaying" else f"α {self._table()}")
         if self.cache_entry and self.cache_dtype != "float32":
             parts.append(self.cache_dtype)
@@ -128,4 +144,9 @@ class EstimatorSection(Section):
     @property
     def has_alpha(self) -> bool:
         """Whether α has an effect."""
-        return self.name in ("sogram", "control-variate") and not isinstance(self.alpha_schedule, dict)
+        return self._averages and not isinstance(self.alpha_schedule, dict)
+
+    @property
+    def _averages(self) -> bool:
+        """Whether the estimator is given α_t; one from outside always is."""
+        return self.name in ("sogram", "control-variate") or ":" in self.name

@@ -1,4 +1,7 @@
-"""Gramian estimators (paper, Section 3). To add one: write its file, then list it in `make_estimator`."""
+"""Gramian estimators (paper, Section 3).
+
+To add one here: write its file, then list it in `make_estimator`. From outside: `gramrun.gramian.outside`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from gramrun.gramian.control_variate import ControlVariate
 from gramrun.gramian.estimator import GramianEstimator, NoGramian
 from gramrun.gramian.exact import ExactGramian
+from gramrun.gramian.outside import make_outside
 from gramrun.gramian.population import Population
 from gramrun.gramian.sagram import Beta, CacheEntry, SAGram
 from gramrun.gramian.sampling import Sampling
@@ -52,7 +56,8 @@ def make_estimator(
     """Make the estimator of one side's Gramian.
 
     Args:
-        name: one of `ESTIMATOR_NAMES`.
+        name: one of `ESTIMATOR_NAMES`, or ``module:name`` of one from outside, which is given the sizes, the
+            population and the schedule.
         embedding_dim: k.
         population: what the Gramian is the mean over.
         companion_dim: r, how many companions an item has (`gramrun.gramian.batch`).
@@ -67,8 +72,11 @@ def make_estimator(
 
     Raises:
         ValueError: for an unknown name, or options that do not go together.
+        ConfigError: for an estimator from outside that cannot be imported or made.
     """
     schedule = schedule or AlphaSchedule(0.01)
+    if ":" in name:
+        return make_outside(name, embedding_dim, population, schedule, companion_dim)
 
     def sagram(beta: Beta, project: bool) -> SAGram:
         options = cache or CacheOptions()
