@@ -163,7 +163,7 @@ def _measure(
     products: InnerProducts,
     seconds: float,
 ) -> dict[str, Any]:
-    """A record for ``metrics.jsonl``; `configs/README.md` says what its fields are."""
+    """A record for ``metrics.jsonl``; `docs/file-formats.md` says what its fields are."""
     steps = trainer.step - stretch.step
     train_seconds = trainer.train_seconds - stretch.train_seconds
     metrics: dict[str, Any] = {
