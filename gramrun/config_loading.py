@@ -34,6 +34,14 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
 
     Raises:
         ConfigError: one line that names the key, the place and the remedy.
+
+    Example:
+        >>> from gramrun.config import PrepareConfig
+        >>> load_config(PrepareConfig, None, ["split.seed=3"]).split.seed
+        3
+        >>> load_config(PrepareConfig, None, ["split.sed=3"])
+        Traceback (most recent call last):
+        gramrun.errors.ConfigError: --set split.sed=3: unknown key split.sed; did you mean split.seed?
     """
     values: Any = {}
     lines: dict[tuple[str, ...], int] = {}

@@ -43,6 +43,13 @@ def average_precision(ranks: Ints, offsets: Ints, k: int) -> Floats:
 
     Raises:
         ValueError: if the input is no ranking as described in this module.
+
+    Example:
+        One left item has its relevant items at ranks 1 and 3, another its only one at rank 4.
+
+        >>> ranks, offsets = np.array([1, 3, 4]), np.array([0, 2, 3])
+        >>> average_precision(ranks, offsets, k=3).round(4).tolist()  # (1/1 + 2/3) / 2, and none
+        [0.8333, 0.0]
     """
     relevant = _relevant_counts(ranks, offsets, k)
     return _precision_sum(ranks, offsets, k) / np.minimum(k, relevant)
@@ -68,6 +75,12 @@ def average_precision_relevant(ranks: Ints, offsets: Ints, k: int) -> Floats:
 
     Reference:
         trec_eval, https://github.com/usnistgov/trec_eval (``m_map_cut.c``).
+
+    Example:
+        Three relevant items, of which one can be among the first 1.
+
+        >>> average_precision_relevant(np.array([1, 2, 3]), np.array([0, 3]), k=1).round(4).tolist()
+        [0.3333]
     """
     relevant = _relevant_counts(ranks, offsets, k)
     return _precision_sum(ranks, offsets, k) / relevant
@@ -88,6 +101,10 @@ def recall(ranks: Ints, offsets: Ints, k: int) -> Floats:
 
     Raises:
         ValueError: if the input is no ranking as described in this module.
+
+    Example:
+        >>> recall(np.array([1, 3, 4]), np.array([0, 2, 3]), k=3).tolist()
+        [1.0, 0.0]
     """
     relevant = _relevant_counts(ranks, offsets, k)
     return _sum_by_left(ranks <= k, offsets) / relevant
@@ -113,6 +130,11 @@ def ndcg(ranks: Ints, offsets: Ints, k: int) -> Floats:
 
     Reference:
         Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002.
+
+    Example:
+        >>> ranks, offsets = np.array([1, 3, 4]), np.array([0, 2, 3])
+        >>> ndcg(ranks, offsets, k=3).round(4).tolist()  # (1 + 1/2) / (1 + 1/log2(3)), and none
+        [0.9197, 0.0]
     """
     relevant = _relevant_counts(ranks, offsets, k)
     gains = np.where(ranks <= k, 1 / np.log2(1.0 + ranks), 0)
@@ -144,6 +166,11 @@ def bootstrap_interval(
 
     Reference:
         Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3.
+
+    Example:
+        >>> low, high = bootstrap_interval(np.array([0.0, 0.5, 1.0]), seed=0)
+        >>> 0 <= low < 0.5 < high <= 1
+        True
     """
     if len(values) == 0 or resamples < 1 or not 0 < level < 1:
         raise ValueError("a bootstrap needs at least one value, one resample and a level between 0 and 1")

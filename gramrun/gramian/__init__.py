@@ -73,6 +73,18 @@ def make_estimator(
     Raises:
         ValueError: for an unknown name, or options that do not go together.
         ConfigError: for an estimator from outside that cannot be imported or made.
+
+    Example:
+        Two items of equal weight on one axis each: G is half the identity, which a batch of both sees.
+
+        >>> from gramrun.gramian.batch import GramianBatch
+        >>> from gramrun.gramian.population import make_population
+        >>> population = make_population(torch.tensor([0, 1]), items=2, gamma=0.0)
+        >>> estimator = make_estimator("sogram", embedding_dim=2, population=population, debias=True)
+        >>> estimator.observe(GramianBatch(torch.tensor([0, 1]), torch.eye(2)))
+        >>> estimator.gramian
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.5000]])
     """
     schedule = schedule or AlphaSchedule(0.01)
     if ":" in name:

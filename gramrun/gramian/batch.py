@@ -60,6 +60,12 @@ def batch_moments(batch: GramianBatch) -> Tensor:
     """The batch's mean rank-one term: shape (k, k + r), in the dtype of the embeddings.
 
     The two parts are two products, so that companions of 0 leave the Gramian the same to the last bit.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [1.0, 2.0]])
+        >>> batch_moments(GramianBatch(torch.tensor([5, 3]), rows))
+        tensor([[1., 1.],
+                [1., 2.]])
     """
     if batch.moments is not None:
         return batch.moments

@@ -18,7 +18,12 @@ from gramrun.gramian.population import Population
 
 
 def relative_error(estimate: Tensor, exact: Tensor) -> float:
-    """The normalised Frobenius distance ‖Ĝ − G‖_F / ‖G‖_F of the paper's Section 4.2, a pure number."""
+    """The normalised Frobenius distance ‖Ĝ − G‖_F / ‖G‖_F of the paper's Section 4.2, a pure number.
+
+    Example:
+        >>> relative_error(torch.diag(torch.tensor([3.0, 5.0])), torch.diag(torch.tensor([3.0, 4.0])))
+        0.2
+    """
     return float(torch.linalg.norm(estimate.double() - exact) / torch.linalg.norm(exact))
 
 

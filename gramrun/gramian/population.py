@@ -99,6 +99,16 @@ def make_population(pair_items: Tensor, items: int, gamma: float) -> Population:
 
     Raises:
         ValueError: for a γ outside [0, 1].
+
+    Example:
+        Item 0 has three pairs, item 1 one, item 2 none.
+
+        >>> pairs = torch.tensor([0, 0, 0, 1])
+        >>> make_population(pairs, items=3, gamma=1.0).item_weights
+        tensor([0.7500, 0.2500, 0.0000])
+        >>> uniform = make_population(pairs, items=3, gamma=0.0)
+        >>> uniform.item_weights, uniform.importance
+        (tensor([0.5000, 0.5000, 0.0000]), tensor([0.6667, 2.0000, 0.0000]))
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma must lie in [0, 1], not {gamma}")

@@ -27,6 +27,12 @@ class AlphaSchedule:
 
     Raises:
         ValueError: for a rate outside (0, 1] or a table that does not say what α_1 is.
+
+    Example:
+        >>> [AlphaSchedule(0.3, "decaying").at(step) for step in (1, 2, 3, 4)]
+        [1.0, 0.5, 0.3333333333333333, 0.3]
+        >>> AlphaSchedule(0.3, {1: 1.0, 100: 0.1}).at(250)
+        0.1
     """
 
     alpha: float

@@ -24,7 +24,13 @@ from torch import Tensor
 
 
 def gravity(left_gramian: Tensor, right_gramian: Tensor) -> Tensor:
-    """g = ⟨G_u, G_v⟩_F, a scalar, from two (k, k) Gramians; without a prior."""
+    """g = ⟨G_u, G_v⟩_F, a scalar, from two (k, k) Gramians; without a prior.
+
+    Example:
+        >>> import torch
+        >>> gravity(torch.eye(2) / 2, torch.tensor([[3.0, 1.0], [1.0, 1.0]]))
+        tensor(2.)
+    """
     return (left_gramian * right_gramian).sum()
 
 
@@ -61,6 +67,19 @@ def gravity_surrogate(
         right_gramian: Ĝ_v, shape (k, k), constant; it acts on the left embeddings.
         left_cross: Ĥ_u, shape (k, rank), constant; needed where there is a prior.
         right_cross: Ĥ_v, shape (k, rank), constant; needed where there is a prior.
+
+    Example:
+        With exact Gramians of two pairs, its gradient is that of the mean of all four squared products.
+
+        >>> import torch
+        >>> u = torch.tensor([[1.0, 2.0], [0.0, 1.0]], requires_grad=True)
+        >>> v = torch.tensor([[1.0, 0.0], [1.0, 1.0]], requires_grad=True)
+        >>> left, right = (rows.detach().T @ rows.detach() / 2 for rows in (u, v))
+        >>> surrogate = gravity_surrogate(GravitySide(u), GravitySide(v), left, right)
+        >>> literal = (u @ v.T).square().mean()
+        >>> [ours], [theirs] = torch.autograd.grad(surrogate, [u]), torch.autograd.grad(literal, [u])
+        >>> bool(torch.allclose(ours, theirs))
+        True
     """
     return _pull(left, right_gramian, right_cross) + _pull(right, left_gramian, left_cross)
 

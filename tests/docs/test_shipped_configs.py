@@ -63,7 +63,9 @@ def test_it_trains_three_steps(config, corpora, gramrun, tmp_path):
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["status"] == "finished"
     if command == "gram-error":
-        steps = [line.split(",")[0] for line in (tmp_path / "run" / "gram_error.csv").read_text().splitlines()[1:]]
+        steps = [
+            line.split(",")[0] for line in (tmp_path / "run" / "gram_error.csv").read_text().splitlines()[1:]
+        ]
         assert set(steps) == {"1", "2", "3"}
         return
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
