@@ -48,7 +48,7 @@ def make_outside(
     """Make the estimator that ``module:name`` stands for.
 
     Raises:
-        ConfigError: when it cannot be imported, does not take these arguments, or is no estimator.
+        ConfigError: when it cannot be imported or made of these arguments, or is no estimator.
     """
     make = find_outside(name)
     try:
@@ -58,7 +58,7 @@ def make_outside(
             schedule=schedule,
             companion_dim=companion_dim,
         )
-    except TypeError as error:
+    except Exception as error:  # an argument that it does not take, or what it says of one
         raise _unusable(name, error) from error
     if not isinstance(estimator, GramianEstimator):
         raise ConfigError(

@@ -120,6 +120,8 @@ REFUSED = {
     "needs_more:Mean": "cannot be used: ModuleNotFoundError: No module named 'nowhere_at_all'",
     "broken:Mean": "cannot be used: SyntaxError",
     "other:takes_nothing": "cannot be used: TypeError",
+    "other:refuses": "cannot be used: ValueError: not today",
+    "os:system": "cannot be used: TypeError",
     "other:gives_text": "gives a str; it must give a gramrun.gramian.estimator.GramianEstimator",
 }
 
@@ -128,7 +130,11 @@ REFUSED = {
 def test_what_cannot_be_used_is_refused_in_one_line_and_writes_nothing(folder, gramrun, corpus_path, name):
     (folder / "needs_more.py").write_text("import nowhere_at_all\n")
     (folder / "broken.py").write_text("class Mean(\n")
-    (folder / "other.py").write_text("def takes_nothing(): ...\ndef gives_text(**given): return 'no'\n")
+    (folder / "other.py").write_text(
+        "def takes_nothing(): ...\n"
+        "def gives_text(**given): return 'no'\n"
+        "def refuses(**given): raise ValueError('not today')\n"
+    )
     config = pages.ROOT / "configs" / "synthetic" / "sogram.yaml"
     options = ["--config", config, "--set", f"data.path={corpus_path}", "--set", f"estimator.name={name}"]
     code, _, err = gramrun("train", *options, "--output", "run")

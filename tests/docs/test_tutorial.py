@@ -65,4 +65,4 @@ def test_it_prints_what_the_page_shows(tmp_path):
         ran += 1
     assert ran >= 6
     for name in ("map.png", "gram-error.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "runs" / name).read_bytes().startswith(b"\x89PNG")
