@@ -71,7 +71,11 @@ class RunDirectory(Generic[Config]):
         write_json(self.path / MANIFEST, {**self.manifest, **fields})
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All records of ``metrics.jsonl``; a torn last line, cut off by a crash, is left out."""
+        """All records of ``metrics.jsonl``; a torn last line, cut off by a crash, is left out.
+
+        Raises:
+            InputError: when another line is damaged.
+        """
         path = self.path / METRICS
         if not path.exists():
             return []
@@ -236,6 +240,7 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
         threads: how many torch computes with, for the record.
 
     Raises:
+        Interrupted: as it came.
         RunError: what broke the run, with its path and the last good checkpoint.
     """
     metrics = run.metrics()

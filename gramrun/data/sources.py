@@ -39,6 +39,7 @@ class Official:
         md5: of the archive as published beside it, or None where GroupLens keeps regenerating it.
         checksums: per file ``sha256:`` or ``md5:`` of its bytes, or ``movies:`` and the SHA-256 of what
             it says (`movie_table_sha256`). A file without a known checksum is absent.
+        ratings: how many ratings it has, or None where GroupLens keeps changing that.
     """
 
     archive: str

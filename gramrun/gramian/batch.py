@@ -76,7 +76,15 @@ def batch_moments(batch: GramianBatch) -> Tensor:
 
 
 def weighted_moments(chunks: Iterable[GramianBatch], item_weights: Tensor) -> Tensor:
-    """sum_x w_x u(x) ⊗ [u(x), c(x)] over items given in chunks, each item once: float64, shape (k, k + r)."""
+    """sum_x w_x u(x) ⊗ [u(x), c(x)] over items given in chunks, each item once: float64, shape (k, k + r).
+
+    Args:
+        chunks: the items; one of weight 0 may be left out.
+        item_weights: w, shape (items,), of all items.
+
+    Raises:
+        ValueError: where there is no chunk.
+    """
 
     def terms() -> Iterator[Tensor]:
         for chunk in chunks:

@@ -20,6 +20,10 @@ from gramrun.gramian.population import Population
 def relative_error(estimate: Tensor, exact: Tensor) -> float:
     """The normalised Frobenius distance ‖Ĝ − G‖_F / ‖G‖_F of the paper's Section 4.2, a pure number.
 
+    Args:
+        estimate: Ĝ, shape (k, k), of any float dtype.
+        exact: G, float64, shape (k, k).
+
     Example:
         >>> relative_error(torch.diag(torch.tensor([3.0, 5.0])), torch.diag(torch.tensor([3.0, 4.0])))
         0.2

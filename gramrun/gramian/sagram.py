@@ -173,7 +173,11 @@ class SAGram(GramianEstimator):
 
     @torch.no_grad()
     def observe(self, batch: GramianBatch) -> None:
-        """Form Ĝ from the caches as they are, then refresh the distinct members of the batch."""
+        """Form Ĝ from the caches as they are, then refresh the distinct members of the batch.
+
+        Raises:
+            ValueError: where caches are per pair and the batch was drawn as items.
+        """
         members = batch.items if self.entry == "item" else batch.pairs
         if members is None:
             raise ValueError("caches per pair need a batch that was drawn as pairs")

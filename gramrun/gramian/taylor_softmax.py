@@ -58,12 +58,12 @@ def partition(left_embeddings: Tensor, right_mean: Tensor, right_gramian: Tensor
 
 
 def observed_loss(left_embeddings: Tensor, right_embeddings: Tensor) -> Tensor:
-    """The batch mean of −log h(⟨u_i, v_i⟩), a scalar."""
+    """The batch mean of −log h(⟨u_i, v_i⟩), a scalar, from u and v, both of shape (B', k)."""
     return -taylor_exponential((left_embeddings * right_embeddings).sum(1)).log().mean()
 
 
 def left_rows(left_embeddings: Tensor, right_mean: Tensor, right_gramian: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows u/√Z(u), shape (B, k), and their companions 1/√Z(u), shape (B, 1)."""
+    """The rows u/√Z(u), shape (B, k), and their companions 1/√Z(u), shape (B, 1). Args as `partition`."""
     scale = partition(left_embeddings, right_mean, right_gramian).rsqrt()[:, None]
     return left_embeddings * scale, scale
 
@@ -85,6 +85,9 @@ def partition_surrogate(
         right_gramian: Ĝ_v, shape (k, k), constant.
         left_mean: â, shape (k,), constant.
         right_mean: m̂_v, shape (k,), constant.
+
+    Raises:
+        ValueError: where the left side has an importance.
     """
     if left.importance is not None:
         raise ValueError("the Taylor softmax is a mean over pairs: the left side's gamma must be 1")

@@ -154,8 +154,8 @@ class TwoTower(nn.Module):
     """Both towers and the tables they share. Its score of a pair is ⟨u(θ, x), v(θ, y)⟩.
 
     Args:
-        left: the left features, by name.
-        right: the right features, by name.
+        left: the left features.
+        right: the right features.
         vocabulary_sizes: rows of each table, by vocabulary.
         shape: the towers' shape.
         seed: of the initial parameters.
