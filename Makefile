@@ -6,13 +6,14 @@ PROFILE ?= quick
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
-.PHONY: help setup test test-all smoke reproduce reference bench lint clean
+.PHONY: help setup test test-all mutants smoke reproduce reference bench lint clean
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
+	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; an hour)"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"
@@ -63,6 +64,10 @@ test: $(VENV)/.installed-dev smoke lint
 
 test-all: $(VENV)/.installed-dev smoke lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[mutation]"
+	$(BIN)/python tests/mutants.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.step_time

@@ -1,0 +1,242 @@
+"""Mutation testing of the modules whose arithmetic everything else trusts; what came of it is in `mutants.md`.
+
+    make mutants                                           every mutant of every module (about an hour)
+    python tests/mutants.py gramian/sogram.py --sample 50  some of one
+
+The changes are mutmut's own operators. mutmut itself passes over every decorated function, and so over every
+`observe`, which stands under `torch.no_grad`; hence this loop. It imports the libraries once, and forks a child for
+each mutant, where the changed text takes the module's place and the module's tests run until one fails.
+
+Not changed are annotations, decorators, docstrings, `len` and `isinstance` (as in mutmut), and the texts of errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.util
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with one thread may fork
+
+import hypothesis.extra.numpy
+import ir_measures  # noqa: F401
+import libcst as cst
+import numba  # noqa: F401
+import pandas as pd  # noqa: F401
+import pydantic  # noqa: F401
+import pytest
+import scipy.sparse.linalg  # noqa: F401
+import torch  # noqa: F401
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.mutators import mutation_operators
+
+ROOT = Path(__file__).parents[1]
+CORE = ["test_exact.py", "test_unbiasedness.py"]
+TESTS = {  # the test files that ought to notice, the likeliest first
+    "gramian/__init__.py": [
+        *CORE,
+        "test_sogram.py",
+        "test_control_variate.py",
+        "test_caches.py",
+        "test_contracts.py",
+    ],
+    "gramian/batch.py": [*CORE, "test_surrogate.py"],
+    "gramian/cache.py": ["test_caches.py"],
+    "gramian/control_variate.py": ["test_control_variate.py", "test_contracts.py"],
+    "gramian/estimator.py": [*CORE, "test_contracts.py"],
+    "gramian/exact.py": ["test_exact.py"],
+    "gramian/low_rank_prior.py": ["test_low_rank_prior.py"],
+    "gramian/population.py": ["test_population.py"],
+    "gramian/sagram.py": ["test_sagram.py", "test_caches.py", *CORE, "test_contracts.py"],
+    "gramian/sampling.py": CORE,
+    "gramian/schedule.py": ["test_sogram.py"],
+    "gramian/sogram.py": ["test_sogram.py", "test_contracts.py"],
+    "gramian/surrogate.py": ["test_surrogate.py"],
+    "gramian/taylor_softmax.py": ["test_taylor_softmax.py"],
+    "metrics.py": ["test_metrics.py"],
+    "data/sql_dump.py": ["test_sql_dump.py"],
+}
+MEMORY = 24 << 30  # address space of a child: a mutant may ask for any amount
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: where it is, the module's text with it, and the line before and after."""
+
+    line: int
+    source: str
+    before: str
+    after: str
+
+
+class Changes(cst.CSTVisitor):
+    """Collects every change of a module, in the order of the text."""
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self) -> None:
+        self.found: list[tuple[cst.CSTNode, cst.CSTNode, int]] = []
+        self._in_error = 0
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom):
+            return False
+        if (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Name)
+            and node.func.value in ("len", "isinstance")
+        ):
+            return False
+        if isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString):
+            return False  # a docstring
+        self._in_error += isinstance(node, cst.Raise)
+        if self._in_error and isinstance(node, cst.BaseString):
+            return False
+        line = self.get_metadata(PositionProvider, node).start.line
+        for kind, operator in mutation_operators:
+            if isinstance(node, kind):
+                self.found += [(node, changed, line) for changed in operator(node)]
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        self._in_error -= isinstance(original_node, cst.Raise)
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """Every mutant of a file; no two have the same text."""
+    wrapper = MetadataWrapper(cst.parse_module(path.read_text(encoding="utf-8")))
+    changes = Changes()
+    wrapper.visit(changes)
+    old = wrapper.module.code
+    seen = {old}
+    for node, changed, line in changes.found:
+        source = wrapper.module.deep_replace(node, changed).code
+        if source in seen:
+            continue
+        seen.add(source)
+        first = next(
+            i for i, (a, b) in enumerate(zip(old.splitlines(), source.splitlines(), strict=False)) if a != b
+        )
+        before, after = (text.splitlines()[first].strip() for text in (old, source))
+        yield Mutant(max(line, first + 1), source, before, after)
+
+
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module in the text that it is given."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        self._name, self._path, self._source = name.removesuffix(".__init__"), path, source
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        return importlib.util.spec_from_file_location(
+            fullname,
+            self._path,
+            loader=self,
+            submodule_search_locations=[str(self._path.parent)] if self._path.stem == "__init__" else None,
+        )
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._source, str(self._path), "exec"), module.__dict__)
+
+
+def run(path: Path, source: str, time_out: float) -> str:
+    """What the module's tests say of a text in its place: killed, survived or timed out."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        silence = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silence, stream)
+        sys.meta_path.insert(0, Changed(path, source))
+        os._exit(_tests(path))
+    ended = time.monotonic() + time_out
+    while time.monotonic() < ended:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return "survived" if status == 0 else "killed"
+        time.sleep(0.01)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timed out"
+
+
+def _tests(path: Path) -> int:
+    module = path.relative_to(ROOT / "gramrun")
+    files = [str(ROOT / "tests" / module.parent / name) for name in TESTS[str(module)]]
+    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    options.append("--noconftest")  # none of these tests takes its fixtures, which load the whole package
+    options += [
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]  # hypothesis has been imported before pytest ran
+    try:
+        return int(pytest.main([*options, *files]))
+    except BaseException:
+        return 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", default=list(TESTS), help="as gramian/sogram.py; all without")
+    parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--output", type=Path, help="a JSON line for each mutant is added here")
+    asked = parser.parse_args()
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    # The same examples for each mutant, and no time spent on making a failing one smaller.
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+    hypothesis.settings.register_profile(
+        "mutants", deadline=None, phases=phases, database=None, derandomize=True
+    )
+    for module in asked.modules:
+        path = ROOT / "gramrun" / module
+        started = time.monotonic()
+        if run(path, path.read_text(encoding="utf-8"), 600) != "survived":
+            sys.exit(f"{module}: its tests fail, or take above ten minutes, without any change")
+        time_out = 10 + 3 * (time.monotonic() - started)
+        every = list(mutants(path))
+        chosen = range(len(every))
+        if asked.sample is not None and asked.sample < len(every):
+            chosen = sorted(random.Random(asked.seed).sample(chosen, asked.sample))
+        counts: Counter[str] = Counter()
+        for number in chosen:
+            mutant = every[number]
+            outcome = run(path, mutant.source, time_out)
+            counts[outcome] += 1
+            if outcome != "killed":
+                print(
+                    f"{module}:{mutant.line} {outcome}\n    - {mutant.before}\n    + {mutant.after}",
+                    flush=True,
+                )
+            if asked.output is not None:
+                record = {"module": module, "number": number, "line": mutant.line, "outcome": outcome}
+                with asked.output.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record | {"before": mutant.before, "after": mutant.after}) + "\n")
+        counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("killed", "timed out", "survived"))
+        minutes = (time.monotonic() - started) / 60
+        print(
+            f"{module}: {sum(counts.values())} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
