@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gramrun.gramian import CacheOptions, make_estimator
-from gramrun.gramian.batch import GramianBatch
+from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import Population
 
@@ -197,6 +197,44 @@ def check_companions_leave_the_gramian(listed: Listed, population: Population, c
         assert torch.equal(first.gramian, second.gramian)
 
 
+def check_rows_are_needed_where_it_says_so(
+    listed: Listed, population: Population, companion_dim: int
+) -> None:
+    """Half of a batch's rows with the moments of them all are as good as all rows, unless `needs_rows`."""
+    trajectory = Trajectory(population, companion_dim, steps=3, batch=8, seed=8)
+    whole, half = (trajectory.start(listed.make(population, companion_dim)) for _ in range(2))
+    for t in trajectory.steps:
+        batch = trajectory.drawn(t, t)
+        whole.observe(batch)
+        half.observe(replace(batch.first(4), moments=batch_moments(batch)))
+    assert whole.needs_rows is not torch.equal(whole.moments, half.moments)
+
+
+def check_the_start_matters_where_it_says_so(
+    listed: Listed, population: Population, companion_dim: int
+) -> None:
+    """One that was started is another one from then on if it has `needs_start`, and the same one if not."""
+    trajectory = Trajectory(population, companion_dim, steps=1, batch=8, seed=9)
+    started, other = (listed.make(population, companion_dim) for _ in range(2))
+    started.start(trajectory.rows(items, 0) for items in torch.arange(len(trajectory.theta[0])).split(4))
+    before = started.moments.clone(), other.moments.clone()
+    after = trajectory.show(started, 0), trajectory.show(other, 0)
+    assert started.needs_start is not (torch.equal(*before) and torch.equal(*after))
+
+
+def check_looking_ahead_matters_where_it_says_so(
+    listed: Listed, population: Population, companion_dim: int
+) -> None:
+    """One that looks ahead has other moments than one that does not, if it has `looks_ahead`."""
+    trajectory = Trajectory(population, companion_dim, steps=2, batch=8, seed=10)
+    ahead, blind = (trajectory.start(listed.make(population, companion_dim)) for _ in range(2))
+    for t in trajectory.steps:
+        for estimator in (ahead, blind):
+            estimator.observe(trajectory.drawn(t, t))
+        ahead.look_ahead(trajectory.drawn(t + 1, t))
+    assert ahead.looks_ahead is not torch.equal(ahead.moments, blind.moments)
+
+
 def check_device_moves(
     listed: Listed, population: Population, companion_dim: int, device: torch.device
 ) -> None:
@@ -217,4 +255,7 @@ CHECKS: dict[str, Callable[[Listed, Population, int], object]] = {
     "determinism": check_determinism,
     "no gradient leaks": check_no_gradient_leaks,
     "companions leave the Gramian": check_companions_leave_the_gramian,
+    "rows are needed where it says so": check_rows_are_needed_where_it_says_so,
+    "the start matters where it says so": check_the_start_matters_where_it_says_so,
+    "looking ahead matters where it says so": check_looking_ahead_matters_where_it_says_so,
 }

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from gramrun.gramian import ESTIMATOR_NAMES, make_estimator
+from gramrun.gramian.control_variate import ControlVariate
+from gramrun.gramian.estimator import NoGramian
+from gramrun.gramian.exact import ExactGramian
 from gramrun.gramian.population import make_population
+from gramrun.gramian.sagram import SAGram
+from gramrun.gramian.sampling import Sampling
+from gramrun.gramian.schedule import AlphaSchedule
+from gramrun.gramian.sogram import SOGram
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])  # item 3 has no pair
 GAMMAS = [1.0, 0.5, 0.0]
@@ -45,6 +52,38 @@ def test_every_estimator_is_listed():
 def test_without_projection_the_cone_is_left(name):
     """Otherwise the PSD checks of the projected forms would show nothing."""
     assert contracts.check_psd(contracts.ESTIMATORS[name], population(1.0), 0) < -1e-3
+
+
+@pytest.mark.parametrize("name", contracts.ESTIMATORS)
+def test_only_caches_grow_with_the_corpus(name):
+    """What is saved of an estimator: O(k²) numbers, and a cache entry for each item or pair."""
+    listed = contracts.ESTIMATORS[name]
+    small, large = (
+        {
+            key: value.shape
+            for key, value in listed.make(make_population(pairs, n, 1.0), 2).state_dict().items()
+        }
+        for pairs, n in ((PAIRS, 7), (PAIRS.repeat(3), 21))
+    )
+    grown = {key.removeprefix("unbiased.") for key in small if small[key] != large[key]}
+    has_caches = name.startswith("sag") or "caches" in name
+    assert grown == ({"cache", "companion_cache"} if has_caches else set())
+
+
+def test_there_are_no_companions_unless_asked_for():
+    listed = population(1.0)
+    direct = [
+        Sampling(3),
+        NoGramian(3),
+        ExactGramian(3, listed),
+        SAGram(3, listed, "1"),
+        SOGram(3, listed, AlphaSchedule(0.1), Sampling(3)),
+        ControlVariate(3, AlphaSchedule(0.1), Sampling(3)),
+        *(make_estimator(name, embedding_dim=3, population=listed) for name in ESTIMATOR_NAMES),
+    ]
+    for estimator in direct:
+        assert estimator.gramian.shape == (3, 3)
+        assert estimator.cross.shape == (3, 0)
 
 
 def test_unknown_estimator_is_refused():

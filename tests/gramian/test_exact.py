@@ -1,5 +1,6 @@
 """The exact moments are their definition, term by term; the yardstick of all other tests."""
 
+import contracts
 import enumeration as corpus
 import pytest
 import torch
@@ -52,6 +53,24 @@ def test_batch_moments_by_hand():
     )
     assert batch_moments(batch).tolist() == [[1.5, 3.0, 7.5], [3.0, 6.5, 14.5]]
     assert batch_moments(batch.first(1)).tolist() == [[3.0, 6.0, 15.0], [6.0, 12.0, 30.0]]
+
+
+def test_a_batch_of_rows_alone_counts_each_once():
+    """(1/2)[(1, 2)ᵀ(1, 2) + (0, 1)ᵀ(0, 1)]: no companions, no importance, no moments from elsewhere."""
+    batch = GramianBatch(torch.tensor([4, 7]), torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    assert batch_moments(batch).tolist() == [[0.5, 1.0], [1.0, 2.5]]
+    assert torch.equal(weighted_moments([batch], torch.full((8,), 0.5)).float(), batch_moments(batch))
+
+
+def test_the_oracle_follows_the_trajectory_without_error():
+    """Shown what it says that it observes, at every step."""
+    population = corpus.population(0.5)
+    trajectory = contracts.Trajectory(population, 2, steps=4, batch=2, seed=3)
+    estimator = contracts.ESTIMATORS["exact"].make(population, 2)
+    for t in trajectory.steps:
+        companions = trajectory.companions.double()
+        expected = definition(trajectory.theta[t].double(), 0.5, companions)
+        torch.testing.assert_close(trajectory.show(estimator, t).double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_no_gramian_is_zero_and_asks_for_nothing():
