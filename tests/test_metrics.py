@@ -125,6 +125,16 @@ def test_bootstrap_of_one_value_is_that_value():
     assert metrics.bootstrap_interval(np.array([0.25]), seed=0) == (0.25, 0.25)
 
 
-def test_bootstrap_needs_values():
-    with pytest.raises(ValueError, match="at least one value"):
-        metrics.bootstrap_interval(np.array([]), seed=0)
+@pytest.mark.parametrize(
+    ("values", "options"),
+    [([], {}), ([0.5], {"resamples": 0}), ([0.5], {"level": 0.0}), ([0.5], {"level": 1.0})],
+)
+def test_bootstrap_needs_values_resamples_and_a_level_inside_its_range(values, options):
+    with pytest.raises(ValueError, match="at least one value, one resample and a level between 0 and 1"):
+        metrics.bootstrap_interval(np.array(values), seed=0, **options)
+
+
+def test_the_interval_of_one_resample_is_its_mean():
+    low, high = metrics.bootstrap_interval(np.array([0.0, 1.0, 1.0]), seed=0, resamples=1)
+    assert low == high
+    assert 3 * low == pytest.approx(round(3 * low))  # a mean of three values, each 0 or 1

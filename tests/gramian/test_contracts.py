@@ -44,6 +44,14 @@ def test_cuda_agrees_with_cpu(name, gamma, companion_dim):
     contracts.check_device_moves(listed, population(gamma), companion_dim, torch.device("cuda"))
 
 
+@pytest.mark.parametrize("name", contracts.ESTIMATORS)
+def test_what_is_observed(name):
+    """All take drawn batches but the oracle, which must see everything, and the one that needs nothing."""
+    listed = contracts.ESTIMATORS[name]
+    expected = {"exact": "corpus", "none": "nothing"}.get(listed.name, "batch")
+    assert listed.make(population(1.0)).observes == expected
+
+
 def test_every_estimator_is_listed():
     assert {listed.name for listed in contracts.ESTIMATORS.values()} == set(ESTIMATOR_NAMES)
 
