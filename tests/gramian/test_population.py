@@ -97,6 +97,24 @@ def test_at_gamma_one_items_are_drawn_through_pairs():
     assert items.dtype == torch.int64
 
 
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_a_population_moves_whole(gamma):
+    """To a device: every tensor goes there (torch's `meta` stands for any other), and every number stays."""
+    population = make_population(PAIRS, ITEMS, gamma)
+    same, away = population.to(torch.device("cpu")), population.to(torch.device("meta"))
+    for name in ("pair_items", "item_weights", "importance"):
+        original, here, there = (getattr(p, name) for p in (population, same, away))
+        if original is None:
+            assert here is None
+            assert there is None
+        else:
+            assert torch.equal(here, original)
+            assert (there.device.type, there.shape, there.dtype) == ("meta", original.shape, original.dtype)
+    assert same.cumulative is away.cumulative is population.cumulative
+    drawn, expected = (p.draw(np.random.default_rng(1), 50) for p in (same, population))
+    assert torch.equal(drawn[0], expected[0])
+
+
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
 def test_gamma_outside_its_range_is_refused(gamma):
     with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\]"):
