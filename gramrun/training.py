@@ -29,20 +29,17 @@ from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.gramian import CacheOptions, make_estimator
-from gramrun.gramian.batch import GramianBatch, batch_moments, weighted_moments
+from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.learners import BatchItems, NotFinite
-from gramrun.model.losses import squared_error
 from gramrun.models import check_fits, choose_device, make_learner, make_model
 from gramrun.objectives import GradientBatch, make_objective
 from gramrun.processes import ALONE, Processes
 from gramrun.sides import TrainingSide
 from gramrun.streams import IndexStream
-
-_EXACT_CHUNK = 65536  # pairs whose loss is summed at once; bounds memory, not a result
 
 
 @dataclass(frozen=True)
@@ -202,30 +199,6 @@ class Trainer:
             self.step += 1
             self.train_seconds += time.perf_counter() - started
             yield StepRecord(self.step, self.epoch, loss, self.train_seconds)
-
-    def exact_objective(self) -> float:
-        """The objective under the current parameters, over all pairs, with exact Gramians.
-
-        Raises:
-            ValueError: where the objective is not a function of them.
-        """
-        loss = 0.0
-        for pairs in torch.arange(self.pairs, device=self.device).split(_EXACT_CHUNK):
-            left, right = (self.left.population.pair_items[pairs], self.right.population.pair_items[pairs])
-            u, v = self.left.embed_items(left.long()), self.right.embed_items(right.long())
-            target = 1.0 if self.target is None else self.target[pairs]
-            loss += float(squared_error(u.double(), v.double(), target)) * len(pairs) / self.pairs
-        moments = [
-            weighted_moments(
-                (self._statistics(side, chunk) for chunk in side.chunks(side.population.weighted_items)),
-                side.population.item_weights,
-            )
-            for side in (self.left, self.right)
-        ]
-        penalty = self.objective.penalty(*moments)
-        if penalty is None:
-            raise ValueError("only gravity is a function of its Gramians")
-        return loss + self.config.train.gravity * penalty
 
     def _step(self) -> float:
         pairs = self._pairs.batch(self.step)

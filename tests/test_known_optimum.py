@@ -109,7 +109,6 @@ def test_training_ends_within_one_percent_of_the_optimum(one_hot, optima, settin
     problem = known_optimum.make_problem(config, one_hot)
     excess = known_optimum.excess(trainer, one_hot, problem, optima[setting])
     assert -1e-6 < excess < 0.01  # below F* would mean that F* is none
-    assert trainer.exact_objective() / optima[setting] - 1 == pytest.approx(excess, abs=1e-6)
 
 
 @pytest.mark.parametrize("mistake", sorted(set(MISTAKES) - {INVISIBLE_IN_F}))
