@@ -207,7 +207,7 @@ def check_rows_are_needed_where_it_says_so(
         batch = trajectory.drawn(t, t)
         whole.observe(batch)
         half.observe(replace(batch.first(4), moments=batch_moments(batch)))
-    assert whole.needs_rows is not torch.equal(whole.moments, half.moments)
+    assert whole.needs_rows is (not torch.equal(whole.moments, half.moments))
 
 
 def check_the_start_matters_where_it_says_so(
@@ -219,7 +219,7 @@ def check_the_start_matters_where_it_says_so(
     started.start(trajectory.rows(items, 0) for items in torch.arange(len(trajectory.theta[0])).split(4))
     before = started.moments.clone(), other.moments.clone()
     after = trajectory.show(started, 0), trajectory.show(other, 0)
-    assert started.needs_start is not (torch.equal(*before) and torch.equal(*after))
+    assert started.needs_start is (not (torch.equal(*before) and torch.equal(*after)))
 
 
 def check_looking_ahead_matters_where_it_says_so(
@@ -232,7 +232,7 @@ def check_looking_ahead_matters_where_it_says_so(
         for estimator in (ahead, blind):
             estimator.observe(trajectory.drawn(t, t))
         ahead.look_ahead(trajectory.drawn(t + 1, t))
-    assert ahead.looks_ahead is not torch.equal(ahead.moments, blind.moments)
+    assert ahead.looks_ahead is (not torch.equal(ahead.moments, blind.moments))
 
 
 def check_device_moves(

@@ -1,6 +1,8 @@
 """Every listed estimator, at every γ that it is made for, with and without companions, keeps its promises."""
 
 import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import contracts
 import pytest
@@ -92,6 +94,36 @@ def test_there_are_no_companions_unless_asked_for():
     for estimator in direct:
         assert estimator.gramian.shape == (3, 3)
         assert estimator.cross.shape == (3, 0)
+
+
+@dataclass(frozen=True)
+class Default:
+    """An estimator by its own constructor, with no more than it asks for; listed like any other."""
+
+    make: Callable
+    always_psd: bool = True
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda listed, r: SAGram(contracts.DIM, listed, "1", companion_dim=r),
+        lambda listed, r: ControlVariate(
+            contracts.DIM, AlphaSchedule(0.1), Sampling(contracts.DIM, r), companion_dim=r
+        ),
+        lambda listed, r: SOGram(
+            contracts.DIM,
+            listed,
+            AlphaSchedule(0.5),
+            SAGram(contracts.DIM, listed, "1", project=False, companion_dim=r),
+            companion_dim=r,
+        ),
+    ],
+    ids=["sagram", "control-variate", "sogram"],
+)
+@pytest.mark.parametrize("companion_dim", [0, 2])
+def test_estimates_are_projected_unless_that_is_turned_off(make, companion_dim):
+    contracts.check_psd(Default(make), population(1.0), companion_dim)
 
 
 def test_unknown_estimator_is_refused():
