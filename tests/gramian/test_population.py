@@ -113,6 +113,10 @@ def test_a_population_moves_whole(gamma):
     assert same.cumulative is away.cumulative is population.cumulative
     drawn, expected = (p.draw(np.random.default_rng(1), 50) for p in (same, population))
     assert torch.equal(drawn[0], expected[0])
+    items, pairs = away.draw(np.random.default_rng(1), 50)
+    assert items.device.type == "meta"
+    assert (pairs is None) == (gamma < 1)
+    assert pairs is None or pairs.device.type == "meta"
 
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
