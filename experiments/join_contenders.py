@@ -35,7 +35,7 @@ import pyarrow as pa  # noqa: E402
 from gramrun.data.byte_strings import ByteStrings  # noqa: E402
 from gramrun.data.sparse_rows import RowBuilder  # noqa: E402
 from gramrun.data.wikipedia.graph import LINK_CLASSES, follow_redirects, judge_links  # noqa: E402
-from gramrun.data.wikipedia.pages import UNKNOWN_NUMBER, UNKNOWN_PAGE, NumberMap, look_up  # noqa: E402
+from gramrun.data.wikipedia.pages import UNKNOWN_NUMBER, UNKNOWN_PAGE, NumberMap  # noqa: E402
 from gramrun.data.wikipedia.title_index import ABSENT, TitleIndex  # noqa: E402
 
 _BATCH = 1 << 18  # links, as the reader of a dump gives them at a time, about
@@ -147,13 +147,15 @@ def gramrun_links(columns: Columns) -> Joined:
     row_of, target_of = NumberMap(UNKNOWN_PAGE), NumberMap(UNKNOWN_NUMBER)
     row_of.set(columns.page_ids, np.arange(len(columns.page_ids), dtype=np.int32), "page_id")
     target_of.set(columns.target_ids, columns.target_rows, "lt_id")
+    row_of.settle()
+    target_of.settle()
     builder = RowBuilder(len(columns.page_ids))
     tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
-    end_of = follow_redirects(target_of.values, columns.final, False)
+    end_of = target_of.changed(lambda targets: follow_redirects(targets, columns.final, False))
     for start in range(0, len(columns.link_sources), _BATCH):
         batch = slice(start, start + _BATCH)
-        sources = look_up(row_of.values, columns.link_sources[batch], UNKNOWN_PAGE)
-        ends = look_up(end_of, columns.link_targets[batch], UNKNOWN_NUMBER)
+        sources = row_of.get(columns.link_sources[batch])
+        ends = end_of.get(columns.link_targets[batch])
         kept = judge_links(sources, ends, columns.is_redirect, tally)
         builder.add(sources[:kept], ends[:kept])
     rows = builder.build()

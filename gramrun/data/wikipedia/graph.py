@@ -26,7 +26,6 @@ from gramrun.data.wikipedia.pages import (
     UNKNOWN_PAGE,
     NumberMap,
     PageTable,
-    look_up,
     read_pages,
     resolve_redirects,
 )
@@ -132,15 +131,18 @@ def read_graph(wiki: Wiki, *, categories: bool = True, missing_pages: bool = Fal
 
 def _number_targets(
     batches: Iterator[LinkTargets], index: TitleIndex, category_index: TitleIndex, *, grow: bool
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NumberMap, NumberMap]:
     """For each number of ``linktarget`` the row of its title, and the row of its category."""
     target_of, category_of = NumberMap(UNKNOWN_NUMBER), NumberMap(UNKNOWN_NUMBER)
     for batch in in_background(batches):
         targets = _rows_of_titles(ByTitle(batch.namespaces, batch.titles), index, grow=grow)
         target_of.set(batch.numbers, targets, "lt_id")
         rows = batch.namespaces == CATEGORIES
-        category_of.set(batch.numbers[rows], category_index.add(batch.titles, rows)[rows], "lt_id")
-    return target_of.values, category_of.values
+        categories = category_index.add(batch.titles, rows)[rows]
+        category_of.set(batch.numbers[rows], categories, "lt_id", chosen_from=len(rows))
+    target_of.settle()
+    category_of.settle()
+    return target_of, category_of
 
 
 def _rows_of_titles(targets: ByTitle, index: TitleIndex, *, grow: bool) -> np.ndarray:
@@ -153,18 +155,18 @@ def _rows_of_titles(targets: ByTitle, index: TitleIndex, *, grow: bool) -> np.nd
 
 
 def _read_links(
-    wiki: Wiki, pages: PageTable, final: np.ndarray, index: TitleIndex, target_of: np.ndarray, *, grow: bool
+    wiki: Wiki, pages: PageTable, final: np.ndarray, index: TitleIndex, target_of: NumberMap, *, grow: bool
 ) -> tuple[SparseRows, dict[str, int]]:
     tally = np.zeros(len(LINK_CLASSES), dtype=np.int64)
     builder = RowBuilder(len(pages))
-    end_of = follow_redirects(target_of, final, grow)
+    end_of = target_of.changed(lambda targets: follow_redirects(targets, final, grow))
     read = 0
     for batch in in_background(wiki.links()):
         read += len(batch.sources)
         # One random access a pass: the processor then has many of them under way at once.
-        sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
+        sources = pages.row_of.get(batch.sources)
         if isinstance(batch.targets, ByNumber):
-            ends = look_up(end_of, batch.targets.numbers, UNKNOWN_NUMBER)
+            ends = end_of.get(batch.targets.numbers)
         else:
             ends = follow_redirects(_rows_of_titles(batch.targets, index, grow=grow), final, grow)
         kept = judge_links(sources, ends, pages.is_redirect, tally)
@@ -180,12 +182,12 @@ def _read_links(
 
 
 def _read_categories(
-    wiki: Wiki, pages: PageTable, index: TitleIndex, category_of: np.ndarray, *, wanted: bool
+    wiki: Wiki, pages: PageTable, index: TitleIndex, category_of: NumberMap, *, wanted: bool
 ) -> tuple[SparseRows, dict[str, int]]:
     builder = RowBuilder(len(pages))
     counts = {"category_rows_read": 0, "category_rows_dropped_source": 0, "category_rows_without_target": 0}
     for batch in in_background(wiki.category_links()) if wanted else ():
-        sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
+        sources = pages.row_of.get(batch.sources)
         categories = _categories_of(batch, index, category_of)
         from_article = sources >= 0
         from_article[from_article] = ~pages.is_redirect[sources[from_article]]
@@ -197,9 +199,9 @@ def _read_categories(
     return builder.build(), counts
 
 
-def _categories_of(batch: Links, index: TitleIndex, category_of: np.ndarray) -> np.ndarray:
+def _categories_of(batch: Links, index: TitleIndex, category_of: NumberMap) -> np.ndarray:
     if isinstance(batch.targets, ByNumber):
-        return look_up(category_of, batch.targets.numbers, UNKNOWN_NUMBER)
+        return category_of.get(batch.targets.numbers)
     return index.add(batch.targets.titles)
 
 

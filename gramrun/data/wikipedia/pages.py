@@ -1,12 +1,13 @@
 """The pages of a wiki: numbers to rows, titles to rows, and where redirects end.
 
 Page numbers of a wiki are dense, so a plain array finds a page's row: 4 bytes for each number up to the
-largest, and one access to memory.
+largest, and one access to memory. Numbers far beyond what their count explains (a stray one in a damaged
+file, a small part of a large wiki) are searched instead, so that memory is bounded by the rows there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,26 +29,43 @@ INTERWIKI = -5
 NO_REDIRECT_ROW = -6
 LOOP = -7
 
-# A plain array of 4 bytes a number stays below 8 GiB; wikis are far from it (English: 10^8 pages).
-LARGEST_NUMBER = 2**31 - 1
+LARGEST_NUMBER = 2**31 - 1  # wikis are far from it (English: 10^8 pages)
+# A plain array goes up to this number, or to so many numbers a row: English page_ids have 1.3, the articles
+# alone 5. A row of a dump has 25 bytes at least, so the array is at most twice the unpacked dump.
+_ALWAYS_PLAIN = 1 << 24
+_NUMBERS_A_ROW = 16
 
 
 class NumberMap:
-    """An int32 for each number that came, in one array that grows with the largest of them.
+    """An int32 for each number that came: most in one array, those far beyond the others in order, to search.
+
+    First all are `set`, then `settle` is called once, then any thread may `get`.
 
     Args:
-        default: what other numbers have.
+        default: what other numbers have; no number may be given it.
     """
 
     def __init__(self, default: int) -> None:
         self._default = default
-        self.values = np.full(0, default, dtype=np.int32)
+        self._plain = np.full(0, default, dtype=np.int32)
+        self._rows = 0
+        self._late: list[tuple[np.ndarray, np.ndarray]] = []  # far numbers, not in order yet
+        self._far = np.zeros(0, dtype=np.int64)
+        self._far_values = np.zeros(0, dtype=np.int32)
 
-    def set(self, numbers: np.ndarray, values: np.ndarray | int, what: str) -> None:
-        """Give numbers (int64, shape (n,)) their values (int32).
+    def set(
+        self, numbers: np.ndarray, values: np.ndarray | int, what: str, chosen_from: int | None = None
+    ) -> None:
+        """Give numbers their values.
+
+        Args:
+            numbers: int64, shape (n,).
+            values: int32.
+            what: the column, for messages.
+            chosen_from: how many rows the table has of which these are some; n by default.
 
         Raises:
-            InputError: a number is negative or beyond `LARGEST_NUMBER`; `what` names it in the message.
+            InputError: a number is negative or beyond `LARGEST_NUMBER`.
         """
         if not len(numbers):
             return
@@ -57,11 +75,61 @@ class NumberMap:
             raise InputError(
                 f"{what} {wrong} is no number of a wiki (0 to {LARGEST_NUMBER:,}); check the file"
             )
-        if highest >= len(self.values):
-            larger = np.full(max(highest + 1, len(self.values) * 3 // 2), self._default, dtype=np.int32)
-            larger[: len(self.values)] = self.values
-            self.values = larger
-        self.values[numbers] = values
+        self._rows += len(numbers) if chosen_from is None else chosen_from
+        if highest >= self._plain_end:
+            given = np.broadcast_to(np.asarray(values, dtype=np.int32), numbers.shape)
+            far = numbers >= self._plain_end
+            self._late.append((numbers[far], given[far]))
+            numbers, values = numbers[~far], given[~far]
+        self._put(numbers, values)
+
+    def settle(self) -> None:
+        """Put what looked far in the beginning, and no longer does, into the array, and the rest in order."""
+        if not self._late:
+            return
+        numbers = np.concatenate([self._far, *(part for part, _ in self._late)])
+        values = np.concatenate([self._far_values, *(part for _, part in self._late)])
+        self._late = []
+        order = np.argsort(numbers, kind="stable")
+        numbers, values = numbers[order], values[order]
+        last = np.append(numbers[1:] != numbers[:-1], True)  # of one number the latest value
+        numbers, values = numbers[last], values[last]
+        near = numbers < self._plain_end
+        new = near.copy()
+        new[near] = look_up(self._plain, numbers[near], self._default) == self._default
+        self._put(numbers[new], values[new])
+        self._far, self._far_values = numbers[~near], values[~near]
+
+    def get(self, numbers: np.ndarray) -> np.ndarray:
+        """The int32 of each number, shape (n,); `default` for those that never came."""
+        assert not self._late, "settle comes first"
+        found = look_up(self._plain, numbers, self._default)
+        if len(self._far):
+            rest = np.flatnonzero(found == self._default)
+            place = np.minimum(np.searchsorted(self._far, numbers[rest]), len(self._far) - 1)
+            there = self._far[place] == numbers[rest]
+            found[rest[there]] = self._far_values[place[there]]
+        return found
+
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> NumberMap:
+        """Another map of the same numbers, each with what `change` makes of its value."""
+        assert not self._late, "settle comes first"
+        other = NumberMap(self._default)
+        other._plain, other._far = change(self._plain), self._far
+        other._far_values = change(self._far_values)
+        return other
+
+    @property
+    def _plain_end(self) -> int:
+        return max(_ALWAYS_PLAIN, _NUMBERS_A_ROW * self._rows)
+
+    def _put(self, numbers: np.ndarray, values: np.ndarray | int) -> None:
+        highest = int(numbers.max(initial=-1))
+        if highest >= len(self._plain):
+            larger = np.full(max(highest + 1, len(self._plain) * 3 // 2), self._default, dtype=np.int32)
+            larger[: len(self._plain)] = self._plain
+            self._plain = larger
+        self._plain[numbers] = values
 
 
 @dataclass(frozen=True)
@@ -72,8 +140,7 @@ class PageTable:
         numbers: int64, shape (n,). page_id.
         titles: n titles, distinct, with a row's number in `index`.
         is_redirect: bool, shape (n,).
-        row_of: int32, one for each page number up to the largest: the row, `OTHER_NAMESPACE` or
-            `UNKNOWN_PAGE`.
+        row_of: for each page number the row, `OTHER_NAMESPACE` or `UNKNOWN_PAGE`.
         index: the titles' rows.
         category_numbers: int64, shape (c,). page_id of the category pages.
         category_titles: c titles.
@@ -83,7 +150,7 @@ class PageTable:
     numbers: np.ndarray
     titles: ByteStrings
     is_redirect: np.ndarray
-    row_of: np.ndarray
+    row_of: NumberMap
     index: TitleIndex
     category_numbers: np.ndarray
     category_titles: ByteStrings
@@ -137,11 +204,12 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
             f"page_id {joined[row]} has the title of another page, {all_titles[row]!r}; get the file again"
         )
     row_of.set(joined, np.arange(len(joined), dtype=np.int32), "page_id")
+    row_of.settle()
     return PageTable(
         numbers=joined,
         titles=all_titles,
         is_redirect=is_redirect,
-        row_of=row_of.values,
+        row_of=row_of,
         index=index,
         category_numbers=np.concatenate(category_numbers),
         category_titles=ByteStrings.concatenate(category_titles),
@@ -163,7 +231,7 @@ def resolve_redirects(pages: PageTable, batches: Iterator[Redirects]) -> tuple[n
     following = np.where(pages.is_redirect, NO_REDIRECT_ROW, np.arange(len(pages))).astype(np.int32)
     ignored = 0
     for batch in batches:
-        sources = look_up(pages.row_of, batch.sources, UNKNOWN_PAGE)
+        sources = pages.row_of.get(batch.sources)
         usable = sources >= 0
         usable[usable] = pages.is_redirect[sources[usable]]
         ignored += int((~usable).sum())
@@ -193,7 +261,7 @@ def resolve_redirects(pages: PageTable, batches: Iterator[Redirects]) -> tuple[n
 
 
 def look_up(values: np.ndarray, numbers: np.ndarray, default: int) -> np.ndarray:
-    """The int32 of each number, and `default` beyond the map: shape (n,)."""
+    """The int32 at each number, and `default` beyond the array: shape (n,)."""
     found = np.empty(len(numbers), dtype=np.int32)
     _look_up(values, numbers, found, default)
     return found
