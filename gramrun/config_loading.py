@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from gramrun.config import Interval, Section, TimedInterval
 from gramrun.errors import ConfigError
 from gramrun.shipped_configs import find_config
+from gramrun.yaml_text import LARGEST_TEXT, YamlError, parse_yaml
 
 Config = TypeVar("Config", bound=Section)
 
@@ -89,19 +90,15 @@ def _plain(value: Any) -> Any:
 
 def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LARGEST_TEXT + 1)  # no device or dump is read to its end
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as UTF-8 text: {error}") from None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
-    except (ValueError, RecursionError) as error:  # an impossible date, an alias that holds itself
-        raise ConfigError(f"{file}: not valid YAML: {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{file}{where}: not valid YAML: {problem}") from None
+        node, values = parse_yaml(text)
+    except YamlError as error:
+        where = f" line {error.line}" if error.line else ""
+        raise ConfigError(f"{file}{where}: {error}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{file}: must hold sections such as 'data:' and 'train:', and holds none")
     lines: dict[tuple[str, ...], int] = {}
@@ -135,9 +132,9 @@ def _apply_override(values: dict[str, Any], override: str) -> tuple[str, ...]:
     if not equals or not all(path):
         raise ConfigError(f"--set {override}: must look like section.key=value")
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ConfigError(f"--set {override}: the value is not valid YAML") from None
+        _, value = parse_yaml(text)
+    except YamlError as error:
+        raise ConfigError(f"--set {override}: the value is not usable: {error}") from None
     target: Any = values
     for depth, name in enumerate(path[:-1]):
         if isinstance(target, list):

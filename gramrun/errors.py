@@ -6,6 +6,8 @@ and leaves with its `exit_code`; the traceback appears only under ``--debug``.
 
 from __future__ import annotations
 
+LONGEST_LINE = 1_000  # characters of a message; a damaged file may quote itself at any length
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
@@ -29,3 +31,11 @@ class ConfigError(InputError):
 
 class RunError(GramrunError):
     """A run that started well and cannot go on: a full disk, NaN in training, a lost network."""
+
+
+def one_line(error: BaseException | str) -> str:
+    """What an error says, as one line that a terminal can show: no control characters, no endless quotes."""
+    words = " ".join(str(error).split())
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
+    half = LONGEST_LINE // 2
+    return shown if len(shown) <= LONGEST_LINE else f"{shown[:half]} … {shown[-half:]}"

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from gramrun.cli import data, results, training
-from gramrun.errors import EXIT_FAILED, GramrunError, InputError
+from gramrun.errors import EXIT_FAILED, GramrunError, InputError, one_line
 from gramrun.interruption import Interrupted
 
 app = typer.Typer(
@@ -107,5 +107,5 @@ def _usage(error: Any) -> str:
 def _fail(error: BaseException, message: str, exit_code: int) -> None:
     if "--debug" in sys.argv:
         raise error
-    print(f"gramrun: {' '.join(message.split())}", file=sys.stderr)
+    print(f"gramrun: {one_line(message)}", file=sys.stderr)
     raise SystemExit(exit_code)

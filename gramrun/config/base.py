@@ -7,13 +7,25 @@ from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+LARGEST_WHOLE_NUMBER = 2**32 - 1  # seeds go that far; items and pairs, which are int32, not half as far
 
 
 class Section(BaseModel):
     """Base of all sections: frozen, and no key beyond the declared ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _is_usable(cls, value: object) -> object:
+        """Refuse what no key can mean: numbers beyond all that is counted here, paths that no system takes."""
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
+            raise ValueError(f"whole numbers go up to {LARGEST_WHOLE_NUMBER:,}")
+        if isinstance(value, Path) and "\0" in str(value):
+            raise ValueError("a path cannot hold the character NUL")
+        return value
 
 
 class Interval(Section):
@@ -23,7 +35,7 @@ class Interval(Section):
     would end elsewhere. What only watches is a `TimedInterval`.
     """
 
-    count: float = Field(ge=0)
+    count: float = Field(ge=0, le=1e12)
     unit: Literal["steps", "epochs", "minutes"]
 
     PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"(\d+) *(steps?)?|(\d+(?:\.\d+)?) *(epochs?|minutes?)")

@@ -35,7 +35,7 @@ def _alpha_schedule(value: object) -> object:
         raise ValueError("give constant, decaying, or a table of steps and rates such as {1: 1, 100: 0.1}")
     try:
         table = {int(step): float(rate) for step, rate in value.items()}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         table = {}
     whole = len(table) == len(value) and all(
         str(s) == str(given) for s, given in zip(table, value, strict=True)

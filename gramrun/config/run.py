@@ -56,7 +56,7 @@ class PriorSection(Section):
 class TrainSection(Section):
     """The objective and its optimisation."""
 
-    epochs: float | None = Field(None, gt=0, description="passes over the training pairs; or steps")
+    epochs: float | None = Field(None, gt=0, le=1e9, description="passes over the training pairs; or steps")
     steps: int | None = Field(None, ge=1, description="gradient steps; or epochs")
     batch_size: int = Field(1024, ge=1, description="size of B', which carries the gradient")
     gravity: float = Field(1.0, ge=0, description="λ, the weight of the gravity term")
