@@ -257,7 +257,8 @@ def _categories(table: _Table, field: str, values: pd.Series[str]) -> list[str] 
     """Write whole numbers as text, or give None where these numbers are no categories."""
     numbers = pd.to_numeric(values, errors="coerce")
     present = numbers.dropna()
-    if not (present % 1 == 0).all() or present.nunique() >= MAXIMUM_CATEGORIES:
+    exact = (present % 1 == 0) & (present.abs() < 2**53)  # beyond, two numbers may be one float64
+    if not exact.all() or present.nunique() >= MAXIMUM_CATEGORIES:
         return None
     return ["" if np.isnan(number) else str(int(number)) for number in numbers]
 

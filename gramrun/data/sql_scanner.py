@@ -18,9 +18,9 @@ from gramrun.data.sql_statements import InsertHead, Schema, StatementError, pars
 from gramrun.data.sql_values import GUARD, GUARD_BYTES
 from gramrun.errors import InputError
 
-LARGEST_ELEMENT_BYTES = 256 << 20  # a row, a comment, a string; MySQL's packets are of 64 MB by default
+LARGEST_ELEMENT_BYTES = 64 << 20  # a row, a comment, a string; MySQL's packets are of 64 MB by default
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)
-_LARGEST_HEAD_BYTES = 1 << 20  # of an INSERT: 4096 columns with names of 64 letters fit
+_LARGEST_HEAD_BYTES = 1 << 20  # of an INSERT or CREATE TABLE: 4096 columns with names of 64 letters fit
 
 # mysqldump writes its last line since version 10 (MySQL 4.1); an older one's file ends with its last INSERT.
 _HEADER = re.compile(rb"--\s+(?:(?:MySQL|MariaDB) dump (?!\d\.)|mysqldump)")
@@ -218,7 +218,7 @@ class Scanner:
             if not self.more():
                 raise self.cut_off("it ends within a CREATE statement")
         try:
-            schema = parse_create(self._rest()[: stop - self.position])
+            schema = parse_create(self._rest()[: min(stop - self.position, _LARGEST_HEAD_BYTES)])
         except StatementError as error:
             raise self.error(str(error)) from error
         if schema is not None and self.tables.setdefault(schema.table, schema) != schema:

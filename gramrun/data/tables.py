@@ -25,6 +25,8 @@ _BLOCK_BYTES = 1 << 25  # bounds the memory for counting fields, about 10 bytes 
 _HTML = re.compile(rb"\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _PATTERNS = {int: r"[0-9]{1,18}", float: r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"}
 _NAMES = {int: "a whole number", float: "a number"}
+_BOOLEANS = (b"True", b"TRUE", b"true", b"False", b"FALSE", b"false")
+_EXACT_IN_FLOAT64 = 2**53
 
 
 def line_error(place: str, line: int, problem: str, remedy: str = REMEDY) -> InputError:
@@ -120,6 +122,11 @@ class TextTable:
         except (ValueError, OverflowError):
             self._refuse_first_bad_number(types)
             raise  # a file that pandas refuses and we do not: a bug
+        whole = [column for column, wanted in types.items() if wanted is int]
+        inexact = any(frame[column].max() > _EXACT_IN_FLOAT64 for column in whole)
+        if inexact or any(word in self.body for word in _BOOLEANS):
+            # pandas takes a column of these words for ones and zeros, and one of 1.0 by way of float64.
+            self._refuse_first_bad_number(types)
         for column, wanted in types.items():
             if wanted is str:
                 continue

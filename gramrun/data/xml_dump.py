@@ -8,7 +8,7 @@ The versions differ in what they say of a page; this reader takes what is there:
 - ``<dbname>`` since 0.9; ``<content>`` with further texts of a page since 0.11: only the main one counts.
 
 A document type declaration never stands in a dump and is refused, and with it every entity that could
-unfold to gigabytes.
+unfold to gigabytes. So are elements nested or long without end, which a small packed file can hold.
 
 Reference: https://www.mediawiki.org/xml/export-0.11.xsd and its predecessors.
 """
@@ -32,6 +32,9 @@ from gramrun.errors import InputError
 __all__ = ["Page", "SiteInfo", "read_pages"]
 
 _BUFFER_BYTES = 1 << 20  # expat hands over text in pieces of this size
+_LARGEST_DEPTH = 100  # of elements in one another; a dump has 5
+# Of an element's text, or of a tag or comment: MediaWiki takes pages of 2 MB (``$wgMaxArticleSize``).
+_LARGEST_ELEMENT_BYTES = 64 << 20
 _WHOLE = "get it again"
 _WITHOUT_REDIRECT = ("", "0.1", "0.2", "0.3")  # the versions that have no element for it
 # Elements whose text is read, by depth: children of siteinfo and page, then of namespaces and revision.
@@ -105,12 +108,15 @@ class _Document:
         self._fields: dict[str, str] = {}  # of the section that is being read, siteinfo or page
         self._attributes: dict[str, dict[str, str]] = {}
         self._pieces: list[str] = []
+        self._length = 0  # of these pieces
+        self._fed = 0  # bytes
         self._namespaces: dict[int, str] = {}
         self._cases: dict[int, str] = {}
         self._site: SiteInfo | None = None
         self._pages: list[Page] = []
         self._texts = self._missing_texts = 0
-        self._parser = expat.ParserCreate()
+        # Every dump is UTF-8, whatever a damaged first line says; other encodings would run Python's codecs.
+        self._parser = expat.ParserCreate("utf-8")
         self._parser.buffer_text, self._parser.buffer_size = True, _BUFFER_BYTES
         self._parser.StartElementHandler, self._parser.EndElementHandler = self._start, self._end
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
@@ -140,6 +146,9 @@ class _Document:
     def _parse(self, chunk: bytes, last: bool) -> None:
         try:
             self._parser.Parse(chunk, last)
+            self._fed += len(chunk)
+            if self._fed - max(self._parser.CurrentByteIndex, 0) > _LARGEST_ELEMENT_BYTES:
+                raise self._too_long()
         except expat.ExpatError as error:
             if not self._root:
                 raise InputError(f"{self._path}: is not XML ({error}); {_WHOLE}") from error
@@ -153,10 +162,12 @@ class _Document:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         depth, self._depth = self._depth, self._depth + 1
+        if depth > _LARGEST_DEPTH:
+            raise self._error(f"nests its elements deeper than {_LARGEST_DEPTH}")
         if (depth, name) in _READ:
-            self._pieces = []
+            self._pieces, self._length = [], 0
             self._attributes[name] = attributes
-            self._parser.CharacterDataHandler = self._pieces.append
+            self._parser.CharacterDataHandler = self._add_text
         elif depth == 1:
             self._fields, self._attributes = {name: ""}, {}
         elif depth == 0:
@@ -177,6 +188,12 @@ class _Document:
             elif name == "siteinfo":
                 self._site = self._site_info()
             self._fields = {}
+
+    def _add_text(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self._length > _LARGEST_ELEMENT_BYTES:
+            raise self._too_long()
 
     def _add_namespace(self) -> None:
         attributes = self._attributes["namespace"]
@@ -230,6 +247,9 @@ class _Document:
 
     def _refuse_doctype(self, *_: object) -> None:
         raise self._error("declares a document type, which no dump does")
+
+    def _too_long(self) -> InputError:
+        return self._error(f"has a text or tag of more than {_LARGEST_ELEMENT_BYTES >> 20} MiB")
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self._path}: line {self._parser.CurrentLineNumber}: {what}; {_WHOLE}")

@@ -1,0 +1,196 @@
+"""Export XML: any bytes, damaged dumps, deep and endless elements; what is read is what a DOM holds."""
+
+from __future__ import annotations
+
+import bz2
+import re
+from pathlib import Path
+from typing import Any
+from xml.dom import expatbuilder
+
+import pytest
+from fuzzing import Refused, budgets, inputs, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from mutations import changed, changes
+
+from gramrun.data.wikipedia.corpus import Thresholds, read
+from gramrun.data.wikipedia.xml_wiki import XmlWiki
+from gramrun.data.xml_dump import read_pages
+
+_SITE = "<siteinfo><dbname>w</dbname><base>http://en.w.org/</base><case>first-letter</case><namespaces>"
+_SITE += '<namespace key="-1">Special</namespace><namespace key="0" /><namespace key="1">Talk</namespace>'
+_SITE += '<namespace key="14" case="case-sensitive">Category</namespace></namespaces></siteinfo>\n'
+
+
+def _page(title: str, number: int, text: str, more: str = "") -> str:
+    return (
+        f"<page><title>{title}</title>{more}<id>{number}</id><revision><id>7</id><contributor><id>3</id>"
+        f'</contributor><text bytes="{len(text)}" xml:space="preserve">{text}</text></revision></page>\n'
+    )
+
+
+_OLD = (
+    _page("A", 1, "[[B]] [[C|c]] [[Category:X]]")
+    + _page("B", 2, "#REDIRECT [[A]]")
+    + _page("Talk:A", 3, "[[A]]")
+)
+_OLD += _page("C é", 4, "&lt;!-- [[A]] --&gt; [[B]] [[c é]] &amp;amp; <![CDATA[[[A]]]]>") + _page(
+    "Category:X", 5, "__HIDDENCAT__"
+)
+_NEW = _page("A", 1, "[[B]] [[C]]", "<ns>0</ns>") + _page("B", 2, "x", '<ns>0</ns><redirect title="A" />')
+_NEW += _page("C", 9, "[[A]] {{t|[[B]]}}", "<ns>0</ns>")
+DUMPS = [
+    f'<mediawiki version="0.3" xml:lang="en">{_SITE}{_OLD}</mediawiki>\n'.encode(),
+    f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">{_SITE}{_NEW}</mediawiki>\n'.encode(),
+    f'<?xml version="1.0" encoding="utf-8"?>\n<mediawiki version="0.11">{_NEW}</mediawiki>\n'.encode(),
+]
+TOKENS = [
+    b"<page>",
+    b"</page>",
+    b"<",
+    b">",
+    b"/>",
+    b"&",
+    b"&lt;",
+    b"&amp;",
+    b"&#0;",
+    b"&#x110000;",
+    b"&#65;",
+    b"&x;",
+]
+TOKENS += [
+    b"<![CDATA[",
+    b"]]>",
+    b"<!--",
+    b"-->",
+    b"<?x y?>",
+    b'"',
+    b"<id>",
+    b"</id>",
+    b"<ns>14</ns>",
+    b"<text>",
+    b"</text>",
+]
+TOKENS += [
+    b"<!DOCTYPE a>",
+    b'<!DOCTYPE a [<!ENTITY x "y">]>',
+    b"<redirect />",
+    b"<siteinfo>",
+    b"[[",
+    b"]]",
+    b"{{",
+    b"|",
+    b"#",
+]
+TOKENS += [
+    b"<revision>",
+    b"</revision>",
+    b"<namespaces>",
+    b'version="0.2"',
+    b"<title>",
+    b"<nowiki>",
+    b"[[a]]",
+    b"Talk:",
+    b":",
+]
+
+
+def pages_of(path: Path) -> list[tuple[int, str, str]]:
+    return [(page.number, page.title, page.text) for page in read_pages(path)[1]]
+
+
+def twin(data: bytes) -> list[tuple[int, str]]:
+    """Each page's id and text, out of a tree of the whole document, which is UTF-8 whatever it says."""
+    root = expatbuilder.parseString(re.sub(rb"^<\?xml[^>]*\?>", b"", data), namespaces=False).documentElement
+    assert root.tagName == "mediawiki"
+    rows = []
+    for page in children(root, "page"):
+        number = children(page, "id")[-1]
+        texts = [text for part in page.childNodes for text in children(part, "text")]
+        rows.append((int(content(number)), content(texts[-1]) if texts else ""))
+    return rows
+
+
+def children(element: Any, name: str) -> list[Any]:
+    return [child for child in element.childNodes if getattr(child, "tagName", None) == name]
+
+
+def content(node: Any) -> str:
+    if node.nodeType in (node.TEXT_NODE, node.CDATA_SECTION_NODE):
+        return str(node.data)
+    return "".join(map(content, node.childNodes)) if node.nodeType == node.ELEMENT_NODE else ""
+
+
+@budgets(fast=120, slow=10_000)
+def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
+    path = tmp_path / "w.xml"
+
+    @inputs(examples)
+    @given(st.sampled_from(DUMPS), changes(TOKENS), st.booleans())
+    def check(dump, made, cut_off):
+        data = changed(dump, made)
+        path.write_bytes(data)
+        found = outcome(pages_of, path)
+        if not isinstance(found, Refused):
+            assert [(number, text) for number, _, text in found] == twin(data)
+        # And on to a corpus, whose own assertions hold pairs and features together.
+        outcome(lambda: read(XmlWiki(path, allow_cut_off=cut_off), Thresholds(1, 1, 1), bipartite=cut_off))
+
+    check()
+
+
+@budgets(fast=60, slow=5_000)
+def test_any_bytes_are_pages_or_one_line(examples, tmp_path):
+    path = tmp_path / "w.xml"
+
+    @inputs(examples)
+    @given(
+        st.lists(st.one_of(st.sampled_from([*TOKENS, b"<mediawiki>"]), st.binary(max_size=6)), max_size=25)
+    )
+    def check(parts):
+        path.write_bytes(b"".join([b"<mediawiki>", *parts]))
+        outcome(pages_of, path)
+        outcome(lambda: read(XmlWiki(path, allow_cut_off=True), Thresholds(0, 1, 1), bipartite=True))
+
+    check()
+
+
+ENTITIES = (
+    "<!DOCTYPE m ["
+    + '<!ENTITY a "ha">'
+    + "".join(f'<!ENTITY {b} "{f"&{a};" * 20}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+)
+ENDLESS = {
+    "entities": (ENTITIES.encode() + b"]><mediawiki>&i;</mediawiki>", 1, "declares a document type"),
+    "external entity": (
+        b'<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/passwd">]><mediawiki>&x;</mediawiki>',
+        1,
+        "document type",
+    ),
+    "nested": (b"<mediawiki>" + b"<a>" * 1_000, 1_000, "nests its elements deeper than 100"),
+    "text": (b"<mediawiki><page><title>" + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
+    "tag": (b'<mediawiki><page a="' + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
+    "comment": (b"<mediawiki><!--" + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in ("tag", "comment") else name for name in ENDLESS],
+)
+def test_what_has_no_end_is_refused_in_little_memory(name, tmp_path, peak_of_prepare):
+    """Packed to kilobytes; unpacked up to 300 MB."""
+    head, times, message = ENDLESS[name]
+    path = tmp_path / "w.xml.bz2"
+    packer = bz2.BZ2Compressor()
+    with path.open("wb") as file:
+        file.write(packer.compress(head))
+        for _ in range(times):
+            file.write(
+                packer.compress(head[-(1 << 20) :] if times == 300 else b"<a>" * 1_000 if times > 1 else b"")
+            )
+        file.write(packer.flush())
+    peak, line = peak_of_prepare("wikipedia-xml", path)
+    assert message in line
+    assert peak < 700 << 20
