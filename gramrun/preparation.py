@@ -108,7 +108,7 @@ def _is_occupied(output: Path, force: bool) -> bool:
 def _existing(output: Path, fingerprint: str) -> dict[str, Any]:
     """The manifest of the intact corpus at `output`, which must have this fingerprint."""
     manifest = shards.read_manifest(output)
-    if manifest["origin"]["fingerprint"] != fingerprint:
+    if manifest["origin"].get("fingerprint") != fingerprint:
         raise InputError(
             f"{output}: holds {manifest['name']} prepared from other inputs, settings or by another version; "
             "replace it with --force or choose another --output"

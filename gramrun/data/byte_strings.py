@@ -79,6 +79,14 @@ class ByteStrings:
             raise
         return array
 
+    def are_text(self) -> np.ndarray:
+        """Which of them are UTF-8: bool, shape (n,)."""
+        try:
+            self.text()
+        except NotTextError:
+            return np.fromiter((_is_text(string) for string in self), dtype=bool, count=len(self))
+        return np.ones(len(self), dtype=bool)
+
     def _buffers(self) -> list[pa.Buffer | None]:
         return [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
 
@@ -97,6 +105,14 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def _is_text(string: bytes) -> bool:
+    try:
+        string.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @compiled

@@ -18,6 +18,10 @@ from gramrun.errors import InputError
 
 # The largest file of any supported corpus is ratings.csv of MovieLens 32M and latest, 0.9 GB.
 MAXIMUM_MEMBER_BYTES = 2 * 1024**3
+# Ratings pack to a fourth or so, the emptiest text to a thousandth: what unpacks to more is a bomb. Small
+# files may be anything.
+MAXIMUM_RATIO = 100
+ALWAYS_UNPACKED_BYTES = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,11 @@ def holds_files(place: Path, names: Collection[str]) -> bool:
 
 def _read_file(file: Path) -> bytes:
     try:
+        if file.stat().st_size > MAXIMUM_MEMBER_BYTES:
+            raise InputError(
+                f"{file}: has more than {MAXIMUM_MEMBER_BYTES:,} bytes, and no supported corpus has; "
+                "check where it comes from"
+            )
         return file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
@@ -139,6 +148,11 @@ def _read_member(archive: Path, opened: zipfile.ZipFile, member: zipfile.ZipInfo
     )
     if member.file_size > MAXIMUM_MEMBER_BYTES:
         raise too_large
+    if member.file_size > max(ALWAYS_UNPACKED_BYTES, MAXIMUM_RATIO * member.compress_size):
+        raise InputError(
+            f"{archive}: {member.filename} would unpack from {member.compress_size:,} to "
+            f"{member.file_size:,} bytes, as no ratings do; unpack it yourself if it is meant so"
+        )
     try:
         with opened.open(member) as stream:
             # The declared size can lie: read one byte past the limit instead of trusting it.

@@ -25,6 +25,7 @@ import pandas as pd
 
 from gramrun.data.content import ContentWriter, Pieces
 from gramrun.data.corpus import Corpus, Feature, Side
+from gramrun.data.manifest import UNREADABLE, check_manifest, check_pairs, check_sides, load_array
 from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
 from gramrun.errors import InputError
@@ -90,8 +91,19 @@ class PreparedCorpus:
         return {"train": self.train, "validation": self.validation}[split]
 
     def vocabulary(self, name: str) -> pd.DataFrame:
-        """Read one vocabulary; its first column is ``key``."""
-        return pd.read_parquet(self.path / "vocabularies" / f"{name}.parquet")
+        """Read one vocabulary; its first column is ``key``.
+
+        Raises:
+            InputError: the file does not hold it.
+        """
+        file = self.path / "vocabularies" / f"{name}.parquet"
+        try:
+            frame = pd.read_parquet(file)
+        except UNREADABLE:
+            frame = pd.DataFrame()
+        if "key" not in frame or len(frame) != self.vocabulary_sizes.get(name):
+            raise InputError(f"{file}: does not hold the vocabulary; prepare the corpus again with --force")
+        return frame
 
 
 def write_corpus(
@@ -204,9 +216,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["schema_version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OSError):
         raise InputError(f"{path}: damaged; prepare the corpus again with --force") from None
     check_schema(path, version, SCHEMA_VERSION, f"make it again with `{_command(folder, manifest)}`")
+    check_manifest(path, manifest)
     return dict(manifest)
 
 
@@ -249,9 +262,11 @@ def open_corpus(folder: Path) -> PreparedCorpus:
     verify(folder, manifest)
 
     def array(name: str) -> np.ndarray:
-        # Copy-on-write instead of read-only: torch can then share the memory without a copy.
-        mapped: np.ndarray = np.load(folder / name, mmap_mode="c", allow_pickle=False)
-        return mapped
+        if name not in manifest["files"]:
+            raise InputError(
+                f"{folder / MANIFEST}: damaged (no {name}); prepare the corpus again with --force"
+            )
+        return load_array(folder / name)
 
     def side(name: str) -> Side:
         description = manifest["sides"][name]
@@ -274,7 +289,7 @@ def open_corpus(folder: Path) -> PreparedCorpus:
             array(target) if target in manifest["files"] else None,
         )
 
-    return PreparedCorpus(
+    corpus = PreparedCorpus(
         path=folder,
         manifest=manifest,
         left=side("left"),
@@ -285,3 +300,11 @@ def open_corpus(folder: Path) -> PreparedCorpus:
         left_frequency=array("left/frequency.npy"),
         right_frequency=array("right/frequency.npy"),
     )
+    splits = {"train": corpus.train, "validation": corpus.validation}
+    frequencies, items = (
+        (corpus.left_frequency, corpus.right_frequency),
+        (corpus.left.items, corpus.right.items),
+    )
+    check_sides(folder, {"left": corpus.left, "right": corpus.right}, corpus.vocabulary_sizes)
+    check_pairs(folder, splits, frequencies, items)
+    return corpus

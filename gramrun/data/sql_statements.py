@@ -66,7 +66,10 @@ _CREATE = re.compile(
 )
 _TOKEN = re.compile(
     # Nothing here looks at a byte twice: an end that never comes must not cost the square of the length.
-    rb"(?P<blank>\s+|/\*.*?(?:\*/|\Z)|--\s[^\n]*|\#[^\n]*)|'(?:[^'\\]|\\.|'')*+'|" + _NAME + rb"|.", re.DOTALL
+    rb"(?P<blank>\s+|/\*.*?(?:\*/|\Z)|--(?=[\x00-\x20])[^\n]*|\#[^\n]*)|'(?:[^'\\]|\\.|'')*+'|"
+    + _NAME
+    + rb"|.",
+    re.DOTALL,
 )
 
 

@@ -138,21 +138,22 @@ class TextTable:
 
     def _parse(self, types: Mapping[str, type]) -> pd.DataFrame:
         dtypes = {int: "int64", float: "float64", str: "str"}
-        return pd.read_csv(
-            io.BytesIO(self.body),
-            sep=self.separator,
-            header=None,
-            names=list(self.columns),
-            usecols=list(types),
-            dtype={column: dtypes[wanted] for column, wanted in types.items()},
-            quoting=QUOTE_NONE,
-            lineterminator="\n",
-            na_filter=False,
-            skip_blank_lines=False,
-            encoding="utf-8",
-            encoding_errors="backslashreplace",  # a stray latin-1 byte among numbers, to be shown
-            engine="c",
-        )
+        with np.errstate(invalid="ignore"):  # an infinite id is refused afterwards
+            return pd.read_csv(
+                io.BytesIO(self.body),
+                sep=self.separator,
+                header=None,
+                names=list(self.columns),
+                usecols=list(types),
+                dtype={column: dtypes[wanted] for column, wanted in types.items()},
+                quoting=QUOTE_NONE,
+                lineterminator="\n",
+                na_filter=False,
+                skip_blank_lines=False,
+                encoding="utf-8",
+                encoding_errors="backslashreplace",  # a stray latin-1 byte among numbers, to be shown
+                engine="c",
+            )
 
     def _refuse_first_bad_number(self, types: Mapping[str, type]) -> None:
         text = self._parse(dict.fromkeys(types, str))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import time
 import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
@@ -362,6 +363,21 @@ def test_statements_around_the_rows_are_passed_over(path):
     for chunk_bytes in (1, 7, 4 << 20):
         path.write_bytes(around + CREATE + around + b"INSERT INTO db.`t` VALUES (1,'b');" + around)
         assert read(path, ["a"], chunk_bytes=chunk_bytes) == [(1,)]
+
+
+def test_an_empty_comment_among_the_columns_hides_none_of_them(path):
+    path.write_bytes(b"CREATE TABLE t (\n  a int,\n--\n  b blob\n);\nINSERT INTO t VALUES (1,'x');\n")
+    assert read_schema(path) == Schema("t", {"a": "integer", "b": "bytes"})
+
+
+@pytest.mark.parametrize("opening", [b"/* ", b"'", b"`", b'"'])
+def test_what_is_never_closed_among_the_columns_is_refused_at_once(path, opening):
+    r"""The reader of statements takes ``\"`` for a quote in a string, that of columns for the end of a name."""
+    path.write_bytes(b'CREATE TABLE t (a int, "\\" ' + opening * 300_000 + b' "\\"")\n);')
+    started = time.perf_counter()
+    with pytest.raises(InputError):
+        read_schema(path)
+    assert time.perf_counter() - started < 5
 
 
 def test_the_first_table_is_read_where_none_is_named(path):

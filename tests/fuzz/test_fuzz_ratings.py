@@ -190,3 +190,85 @@ def test_any_bytes_are_no_ratings(examples):
         outcome(atomic.read, RawFiles("raw", {"toy.inter": data, "toy.item": data}))
 
     check()
+
+
+@pytest.fixture(scope="module")
+def archive() -> bytes:
+    """A small zip with both files of MovieLens 1M, a folder and a comment."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.comment = b"comment"
+        opened.writestr("ml-1m/", b"")
+        for name, text in FILES["movielens-1m"].items():
+            opened.writestr(f"ml-1m/{name}", text.encode("latin-1"))
+    return packed.getvalue()
+
+
+@budgets(fast=80, slow=8_000)
+def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
+    """Whatever was changed: names, sizes, flags, methods, checksums, data."""
+    path = tmp_path / "ml-1m.zip"
+    expected = {name: text.encode("latin-1") for name, text in FILES["movielens-1m"].items()}
+    tokens = [
+        b"PK\x03\x04",
+        b"PK\x01\x02",
+        b"PK\x05\x06",
+        b"PK\x06\x06",
+        b"../",
+        b"ratings.dat",
+        b"\xff\xff\xff\xff",
+    ]
+
+    @inputs(examples)
+    @given(changes([*tokens, b"\x00\x00", b"\x08", b"\x63", b"\x01\x00"], most=4))
+    def check(made):
+        path.write_bytes(changed(archive, made))
+        files = outcome(read_files, path, ["ratings.dat"], ["movies.dat"])
+        if not isinstance(files, Refused):  # each member has a CRC-32
+            assert all(data == expected[name] for name, data in files.items())
+        outcome(atomic.find, path)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", ["../ratings.dat", "/tmp/ratings.dat", "a/../../ratings.dat", "C:\\ratings.dat"]
+)
+def test_a_zip_writes_nothing_outside_its_folder(name, tmp_path):
+    """Nothing is unpacked to the disk at all, whatever a member is called, or if it is a symbolic link."""
+    path, inside = tmp_path / "ml-1m.zip", tmp_path / "inside"
+    inside.mkdir()
+    with zipfile.ZipFile(path, "w") as opened:
+        link = zipfile.ZipInfo("movies.dat")
+        link.external_attr = 0o120777 << 16
+        opened.writestr(link, "/etc/passwd")
+        opened.writestr(name, FILES["movielens-1m"]["ratings.dat"])
+    code, _, error = command("prepare", "movielens-1m", "--source", path, "--output", inside / "out")
+    assert code == 2, error
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["inside", "ml-1m.zip"]
+    assert not Path("/tmp/ratings.dat").exists()
+
+
+def test_a_zip_of_zeros_is_refused_before_it_is_unpacked(tmp_path, peak_of_prepare):
+    """300 MB in 300 kB."""
+    path = tmp_path / "ml-1m.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("movies.dat", FILES["movielens-1m"]["movies.dat"])
+        with opened.open("ratings.dat", "w", force_zip64=True) as stream:
+            for _ in range(300):
+                stream.write(bytes(1 << 20))
+    assert path.stat().st_size < 1 << 20
+    peak, line = peak_of_prepare("movielens-1m", path)
+    assert "would unpack from" in line
+    assert peak < 500 << 20
+
+
+def test_a_file_without_end_is_refused_before_it_is_read(tmp_path, peak_of_prepare):
+    """A sparse file of a terabyte takes no place on the disk."""
+    (tmp_path / "ml").mkdir()
+    (tmp_path / "ml" / "movies.dat").write_text("9::A::x\n")
+    with (tmp_path / "ml" / "ratings.dat").open("wb") as file:
+        file.truncate(1 << 40)
+    peak, line = peak_of_prepare("movielens-1m", tmp_path / "ml")
+    assert "has more than 2,147,483,648 bytes" in line
+    assert peak < 500 << 20

@@ -21,6 +21,7 @@ from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
 from gramrun.data.wikipedia.pages import (
     MISSING_TITLE,
+    NOT_TEXT,
     OTHER_NAMESPACE,
     UNKNOWN_NUMBER,
     UNKNOWN_PAGE,
@@ -40,6 +41,7 @@ LINK_CLASSES = (
     "links_without_target",
     "links_to_missing_pages",
     "links_to_broken_redirects",
+    "links_to_titles_not_utf8",  # only where missing pages are kept; else these are links to such
     "self_links",
     "links_through_redirects",  # these are kept: the one class that drops nothing
 )
@@ -51,6 +53,7 @@ LINK_CLASSES = (
     _NO_TARGET,
     _TO_MISSING,
     _TO_BROKEN,
+    _TO_NO_TEXT,
     _SELF,
     _THROUGH,
 ) = range(len(LINK_CLASSES))
@@ -148,8 +151,13 @@ def _number_targets(
 def _rows_of_titles(targets: ByTitle, index: TitleIndex, *, grow: bool) -> np.ndarray:
     """Rows of titles of namespace 0 (int32, shape (n,)), or why there is none."""
     rows = targets.namespaces == ARTICLES
-    found = index.add(targets.titles, rows) if grow else index.find(targets.titles, rows)
-    found[rows & (found < 0)] = MISSING_TITLE
+    if grow:  # no page has such a title, and as an item of its own it would have no key
+        text = targets.titles.are_text()
+        found = index.add(targets.titles, rows & text)
+        found[rows & ~text] = NOT_TEXT
+    else:
+        found = index.find(targets.titles, rows)
+        found[rows & (found < 0)] = MISSING_TITLE
     found[~rows] = OTHER_NAMESPACE
     return found
 
@@ -257,6 +265,8 @@ def judge_links(sources: np.ndarray, ends: np.ndarray, is_redirect: np.ndarray, 
                 tally[_TO_OTHER] += 1
             elif end == UNKNOWN_NUMBER:
                 tally[_NO_TARGET] += 1
+            elif end == NOT_TEXT:
+                tally[_TO_NO_TEXT] += 1
             else:
                 tally[_TO_BROKEN if end == _BROKEN else _TO_MISSING] += 1
         elif end & (_VIA_REDIRECT - 1) == source:

@@ -28,6 +28,7 @@ UNKNOWN_NUMBER = -4
 INTERWIKI = -5
 NO_REDIRECT_ROW = -6
 LOOP = -7
+NOT_TEXT = -8
 
 LARGEST_NUMBER = 2**31 - 1  # wikis are far from it (English: 10^8 pages)
 # A plain array goes up to this number, or to so many numbers a row: English page_ids have 1.3, the articles

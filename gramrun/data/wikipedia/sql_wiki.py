@@ -25,6 +25,9 @@ _REDIRECT = ("rd_from", "rd_namespace", "rd_title")
 _INTERWIKI = "rd_interwiki"  # since 2010
 _PAGE_PROPS = ("pp_page", "pp_propname")
 _HIDDEN = b"hiddencat"
+# The columns that may be NULL: no other wiki, and a number that a row does not have yet. NULL reads as 0 or
+# as empty, which in any other column would be taken for a page or a title.
+_NULLABLE = {_INTERWIKI, "pl_target_id", "cl_target_id"}
 # What every column that may be read must hold, as `gramrun.data.sql_dump.Schema` calls it.
 _KINDS = {
     **dict.fromkeys(("page_id", "page_namespace", "page_is_redirect", "lt_id", "lt_namespace"), "integer"),
@@ -187,7 +190,7 @@ class SqlWiki:
             sources = _integers(batch.columns[source])
             if title is None:
                 assert number is not None
-                yield Links(sources, ByNumber(_integers(batch.columns[number])))
+                yield Links(sources, ByNumber(_numbers(batch, number)))
                 continue
             titles = _strings(batch.columns[title])
             namespaces = (
@@ -205,10 +208,22 @@ class SqlWiki:
                 yield Links(sources, ByTitle(namespaces, titles))
                 continue
             yield Links(sources[~unnamed], ByTitle(namespaces[~unnamed], titles.take(~unnamed)))
-            yield Links(sources[unnamed], ByNumber(_integers(batch.columns[number])[unnamed]))
+            yield Links(sources[unnamed], ByNumber(_numbers(batch, number)[unnamed]))
 
     def _read(self, table: str, columns: Sequence[str]) -> Iterator[Batch]:
-        return read_table(self._tables[table], columns, table, self._on_read)
+        for batch in read_table(self._tables[table], columns, table, self._on_read):
+            for column in batch.nulls.keys() - _NULLABLE:
+                raise InputError(
+                    f"{self._tables[table]}: {column} is NULL in a row of the table {table}, and never is in "
+                    "MediaWiki's; the file is damaged"
+                )
+            yield batch
+
+
+def _numbers(batch: Batch, column: str) -> np.ndarray:
+    """Numbers of ``linktarget``; NULL, which reads as 0, is none that could be there."""
+    numbers = _integers(batch.columns[column])
+    return np.where(batch.nulls[column], -1, numbers) if column in batch.nulls else numbers
 
 
 def _integers(column: np.ndarray | ByteStrings) -> np.ndarray:
