@@ -1,0 +1,224 @@
+"""Prepared corpora with hostile manifests and arrays: opened whole and consistent, or refused in one line.
+
+The checksums are made to agree, so that it is the contents that are judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fuzzing import Refused, budgets, command, inputs, outcome
+from hypothesis import example, given
+from hypothesis import strategies as st
+from mutations import changed, changes
+
+from gramrun.data import shards
+
+json_values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 200),
+        st.sampled_from([2**31, 2**63, 2**64, 10**400, -(2**63)]),
+        st.floats(),
+        st.text(max_size=8),
+        st.sampled_from(["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=5,
+)
+# How long the literal invariants hold below takes the manifest's word.
+TOKENS = [b'"', b"{", b"}", b"[", b"]", b",", b":", b"null", b"-1", b"1e999", b"NaN", b"../", b'"files"', b"0"]
+
+
+@pytest.fixture
+def folder(corpus_path, tmp_path) -> Path:
+    return Path(shutil.copytree(corpus_path, tmp_path / "corpus"))
+
+
+def holds_together(corpus: shards.PreparedCorpus) -> None:
+    """What compiled code takes for granted, value by value."""
+    for side in (corpus.left, corpus.right):
+        for feature in side.features:
+            bounds = feature.offsets.tolist()
+            assert len(bounds) == side.items + 1 and bounds == sorted(bounds)
+            assert bounds[0] == 0 and bounds[-1] == len(feature.indices)
+            assert all(0 <= i < corpus.vocabulary_sizes[feature.vocabulary] for i in feature.indices.tolist())
+    for pairs in (corpus.train, corpus.validation):
+        assert len(pairs.left) == len(pairs.right) > 0
+        assert all(0 <= i < corpus.left.items for i in pairs.left.tolist())
+        assert all(0 <= i < corpus.right.items for i in pairs.right.tolist())
+        assert pairs.target is None or len(pairs.target) == len(pairs.left)
+    assert sum(corpus.left_frequency.tolist()) == sum(corpus.right_frequency.tolist()) == len(corpus.train.left)
+
+
+def paths_of(value: object, path: tuple = ()) -> list[tuple]:
+    """Where every value of a JSON document stands."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, child in inner for found in paths_of(child, (*path, key)))]
+
+
+@budgets(fast=100, slow=5_000)
+def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
+    file = folder / shards.MANIFEST
+    whole = file.read_text()
+    places = paths_of(json.loads(whole))
+
+    @inputs(examples)
+    @given(st.sampled_from(places), st.one_of(st.just("remove"), json_values), st.sampled_from([None, "new", "../x"]))
+    def check(place, value, rename):
+        manifest = json.loads(whole)
+        parent = manifest
+        for key in place[:-1]:
+            parent = parent[key]
+        if not place:
+            manifest = value
+        elif value == "remove":
+            del parent[place[-1]]
+        elif rename and isinstance(parent, dict):
+            parent[rename] = parent.pop(place[-1])
+        else:
+            parent[place[-1]] = value
+        file.write_text(json.dumps(manifest), encoding="utf-8")
+        corpus = outcome(shards.open_corpus, folder)
+        if not isinstance(corpus, Refused):
+            holds_together(corpus)
+            for name in corpus.vocabulary_sizes:
+                outcome(corpus.vocabulary, name)
+
+    check()
+
+
+@budgets(fast=40, slow=5_000)
+def test_any_bytes_are_no_manifest(examples, folder):
+    file = folder / shards.MANIFEST
+    whole = file.read_bytes()
+
+    @inputs(examples)
+    @given(st.one_of(st.binary(max_size=40), changes(TOKENS)))
+    @example(b"[" * 100_000)
+    @example(b'{"a":' * 100_000)
+    @example(b"9" * 5_000)
+    @example(b'{"schema_version": ' + b"9" * 5_000 + b"}")
+    def check(damage):
+        file.write_bytes(damage if isinstance(damage, bytes) else changed(whole, damage))
+        corpus = outcome(shards.open_corpus, folder)
+        if not isinstance(corpus, Refused):
+            holds_together(corpus)
+
+    check()
+
+
+DTYPES = ["<i4", "<i8", ">i4", "<f4", "<f8", "<u4", "|b1", "<c8", "|S4", "<U4", "|O", "<M8[s]", "|V4"]
+SHAPES = [(), (0,), (1,), (5,), (80,), (120,), (121,), (2, 60), (10**6,), (10**12,), (-1,), (2**63,), (True,)]
+
+
+def header_bytes(descr: str, shape: tuple, fortran: bool, version: tuple[int, int]) -> bytes:
+    text = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode()
+    text += b" " * (63 - (len(text) + 10) % 64) + b"\n"
+    size = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
+    return b"\x93NUMPY" + bytes(version) + size + text
+
+
+def sealed(folder: Path, name: str, data: bytes) -> None:
+    """Write a file of a corpus, and its size and checksum into the manifest."""
+    (folder / name).write_bytes(data)
+    manifest = json.loads((folder / shards.MANIFEST).read_text())
+    manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (folder / shards.MANIFEST).write_text(json.dumps(manifest))
+
+
+def array_bytes(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
+@budgets(fast=100, slow=5_000)
+def test_any_array_fits_the_others_or_is_refused(examples, folder):
+    names = sorted(json.loads((folder / shards.MANIFEST).read_text())["files"])
+    whole = {name: (folder / name).read_bytes() for name in names}
+
+    @inputs(examples)
+    @given(
+        st.sampled_from(names),
+        st.one_of(
+            st.builds(
+                lambda *header_and_data: header_bytes(*header_and_data[:4]) + header_and_data[4],
+                st.sampled_from(DTYPES),
+                st.sampled_from(SHAPES),
+                st.booleans(),
+                st.sampled_from([(1, 0), (2, 0), (3, 0), (9, 9)]),
+                st.binary(max_size=64),
+            ),
+            st.tuples(st.integers(0, 10**6), st.integers(-(2**31), 2**31 - 1)),
+            changes([b"\x93NUMPY", b"<i4", b"|O", b"(-1,)", b"(9,)", b"True", b"PK\x03\x04", b"PAR1"]),
+            st.binary(max_size=40),
+        ),
+    )
+    def check(name, damage):
+        if isinstance(damage, tuple):
+            if not name.endswith(".npy"):
+                return
+            values = np.load(io.BytesIO(whole[name])).copy()
+            values[damage[0] % len(values)] = damage[1]
+            data = array_bytes(values)
+        else:
+            data = damage if isinstance(damage, bytes) else changed(whole[name], damage)
+        sealed(folder, name, data)
+        try:
+            corpus = outcome(shards.open_corpus, folder)
+            if not isinstance(corpus, Refused):
+                holds_together(corpus)
+                for vocabulary, size in corpus.vocabulary_sizes.items():
+                    frame = outcome(corpus.vocabulary, vocabulary)
+                    assert isinstance(frame, Refused) or len(frame) == size
+        finally:
+            sealed(folder, name, whole[name])
+
+    check()
+
+
+def test_a_corpus_reads_nothing_outside_its_folder(folder, tmp_path):
+    """Not by a name in its manifest; a symbolic link must lead to the very bytes that the checksum names."""
+    manifest = json.loads((folder / shards.MANIFEST).read_text())
+    shutil.copytree(folder / "left", tmp_path / "elsewhere")
+    text = (folder / shards.MANIFEST).read_text()
+    for name in ("../elsewhere/x", str(tmp_path / "elsewhere" / "x")):
+        features = manifest["sides"]["left"]["features"]
+        changed_text = text.replace(f'"name": "{features[0]["name"]}"', f'"name": "{name}"')
+        assert changed_text != text
+        (folder / shards.MANIFEST).write_text(changed_text)
+        assert "is no" in str(outcome(shards.open_corpus, folder))
+    (folder / shards.MANIFEST).write_text(text)
+    (folder / "left" / "frequency.npy").unlink()
+    (folder / "left" / "frequency.npy").symlink_to("/etc/hostname")
+    assert isinstance(outcome(shards.open_corpus, folder), Refused)
+    (folder / "left" / "frequency.npy").unlink()
+    (folder / "left" / "frequency.npy").symlink_to("/dev/zero")
+    assert "missing" in str(outcome(shards.open_corpus, folder))
+
+
+def test_an_array_cannot_run_code(folder, tmp_path):
+    class Payload:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "pwned",)
+
+    for name in ("left/frequency.npy", "pairs/train_left.npy"):
+        file = io.BytesIO()
+        np.save(file, np.array([Payload()], dtype=object), allow_pickle=True)
+        before = (folder / name).read_bytes()
+        sealed(folder, name, file.getvalue())
+        code, _, error = command("train", "--config", CONFIG, "--set", f"data.path={folder}", "--dry-run")
+        assert code == 2 and "holds no array of numbers" in error
+        sealed(folder, name, before)
+    assert not (tmp_path / "pwned").exists()
+
+
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
