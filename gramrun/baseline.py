@@ -10,6 +10,7 @@ import json
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from gramrun.baselines.implicit_als import check_installed, fit_implicit_als
 from gramrun.baselines.popularity import popularity_embeddings
 from gramrun.config import BaselineConfig, BaselineSection
 from gramrun.config_loading import dump_config
+from gramrun.data.manifest import UNREADABLE
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.evaluation import evaluate_beside_popularity
@@ -202,11 +204,16 @@ def evaluate_baseline(
         InputError: when the embeddings are damaged or do not fit the corpus.
     """
     left, right = load_embeddings(run, corpus)
+    records = run.metrics()
+    if not records:
+        raise InputError(
+            f"{run.path / runs.METRICS}: damaged (no records); fit the baseline anew with --force"
+        )
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
     result = evaluate_beside_popularity(left, right, corpus, split, settings, full=full)
-    return {**result, "step": run.metrics()[-1]["step"], "method": run.config.baseline.label}
+    return {**result, "step": records[-1]["step"], "method": run.config.baseline.label}
 
 
 def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
@@ -218,10 +225,19 @@ def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, T
     check_same_data(run, corpus.content_hash)
     path = run.path / EMBEDDINGS
     try:
+        with zipfile.ZipFile(path) as archive:
+            # `numpy.savez` stores: what is packed is another's, and may unpack to any size.
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("packed")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            left, right = torch.from_numpy(stored["left"]), torch.from_numpy(stored["right"])
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+            left, right = stored["left"], stored["right"]
+    except (*UNREADABLE, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
         raise InputError(f"{path}: missing or damaged; fit the baseline anew with --force") from None
-    if (len(left), len(right)) != (corpus.left.items, corpus.right.items):
-        raise InputError(f"{path}: of other items; fit the baseline anew with --force")
-    return left, right
+    for values, count in ((left, corpus.left.items), (right, corpus.right.items)):
+        if not (isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 2):
+            raise InputError(f"{path}: holds no embeddings; fit the baseline anew with --force")
+        if len(values) != count or values.shape[1] != left.shape[1]:
+            raise InputError(f"{path}: of other items; fit the baseline anew with --force")
+        if not np.isfinite(values).all():
+            raise InputError(f"{path}: holds what is no finite number; fit the baseline anew with --force")
+    return torch.from_numpy(left), torch.from_numpy(right)

@@ -177,8 +177,10 @@ def load(path: Path) -> dict[str, Any]:
     torn = TornCheckpoint(f"{path}: torn or damaged checkpoint")
     try:
         with zipfile.ZipFile(path) as archive:  # torch.save writes a zip with a CRC-32 for each member
-            damaged = archive.testzip()
-        if damaged is not None:
+            # torch stores its members: what is packed is another's, and may unpack to any size.
+            packed = any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist())
+            damaged = packed or archive.testzip() is not None
+        if damaged:
             raise torn
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except _DAMAGE as error:
@@ -188,5 +190,8 @@ def load(path: Path) -> dict[str, Any]:
     remedy = "start the run anew with --force, or go on with the gramrun that made it"
     check_schema(path, state["schema_version"], SCHEMA_VERSION, remedy)
     if set(state) != {"schema_version", "identity", "trainer", "extra"}:
+        raise torn
+    trainer, extra = state["trainer"], state["extra"]
+    if not (isinstance(trainer, dict) and isinstance(trainer.get("step"), int) and isinstance(extra, dict)):
         raise torn
     return state

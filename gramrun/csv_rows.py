@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gramrun.errors import InputError
 from gramrun.files import disk_errors, new_file
 
 
@@ -29,13 +30,20 @@ def keep_rows(path: Path, columns: Sequence[str], step: int) -> None:
         step: the last step whose rows stay.
 
     Raises:
+        InputError: when the file holds other rows.
         RunError: when the disk is full.
     """
     rows: list[dict[str, Any]] = []
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        rows = [row for row in csv.DictReader(whole) if int(row["step"]) <= step]
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]
+            rows = [row for row in csv.DictReader(whole) if int(row["step"]) <= step]
+            damaged = any(set(row) != set(columns) for row in rows)
+        except (ValueError, LookupError, TypeError, csv.Error):
+            damaged = True
+        if damaged:
+            raise InputError(f"{path}: damaged; start the run anew with --force")
     with new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

@@ -13,7 +13,26 @@ from matplotlib.figure import Figure
 from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
-from gramrun.results import labels, read_csv
+from gramrun.records import is_number, read_json, read_table
+from gramrun.results import labels
+
+# The columns of runs' tables that figures read, of numbers.
+_INNER_PRODUCTS = (
+    "step",
+    "epoch",
+    "count",
+    "mean",
+    "sd",
+    "q0.01",
+    "q0.05",
+    "q0.25",
+    "q0.5",
+    "q0.75",
+    "q0.95",
+    "q0.99",
+)
+_ERRORS = ("step", "epoch", "batch_size", "alpha", "error")
+_TRAJECTORY = ("step", "gramian_norm", "variance", "drift", "reference_error")
 
 KINDS = ("map", "gram-error", "trade-off", "theory", "inner-products", "gravity")
 
@@ -72,6 +91,9 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
         present = {split: column for split, column in columns.items() if column in metrics}
         if not present:
             raise InputError(f"{run.path}: no MAP@10 in its {runs.METRICS} yet; let it reach an evaluation")
+        for column in present.values():
+            if metrics[column].dtype.kind not in "iuf":
+                raise InputError(f"{run.path / runs.METRICS}: damaged ({column} holds no numbers)")
         for split, column in present.items():
             curve = metrics[["step", "epoch", "train_seconds"]].assign(
                 method=label, seed=run.config.train.seed, split=split
@@ -92,7 +114,9 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
         file = run.path / runs.INNER_PRODUCTS
         if not file.exists():
             raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
-        frames.append(read_csv(file).assign(method=label, seed=run.config.train.seed))
+        frames.append(
+            read_table(file, _INNER_PRODUCTS, ["pairs"]).assign(method=label, seed=run.config.train.seed)
+        )
     return pd.concat(frames, ignore_index=True)
 
 
@@ -122,8 +146,14 @@ def popularity(paths: Sequence[Path]) -> dict[str, float]:
     """Popularity's validation MAP@10, where one of the runs was evaluated."""
     for path in paths:
         file = path / runs.EVALUATION
-        if file.exists() and "validation" in (results := runs.read_json(file)):
-            return {"popularity": results["validation"]["popularity"]["map@10"]}
+        if file.exists() and "validation" in (results := read_json(file)):
+            try:
+                value = results["validation"]["popularity"]["map@10"]
+            except (LookupError, TypeError):
+                value = None
+            if not is_number(value):
+                raise InputError(f"{file}: damaged (no MAP@10 of popularity); evaluate the run again")
+            return {"popularity": value}
     return {}
 
 
@@ -139,7 +169,7 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
         file = path / "gram_error.csv"
         if not file.exists():
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
-        frames.append(read_csv(file).assign(seed=run.config.train.seed))
+        frames.append(read_table(file, _ERRORS, ["estimator", "side"]).assign(seed=run.config.train.seed))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -180,7 +210,7 @@ def _trajectory(path: Path) -> pd.DataFrame:
         raise InputError(
             f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"
         )
-    frame = read_csv(file)
+    frame = read_table(file, _TRAJECTORY, ["side"])
     if frame.loc[frame["step"] > 1, "drift"].isna().any():
         raise InputError(f"{path}: the drift was not measured; start it anew with gram_error.drift: true")
     return frame

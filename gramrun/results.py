@@ -14,7 +14,6 @@ text. A last line that is not whole yet, as of a run that is under way, is left 
 from __future__ import annotations
 
 import glob
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ import yaml
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
+from gramrun.records import read_json, read_table
 
 FRAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -90,7 +90,7 @@ def load(path: Path | str) -> RunResults:
         manifest=MappingProxyType(run.manifest),
         metrics=_typed(pd.DataFrame(run.metrics())),
         evaluation=_evaluation(path / runs.EVALUATION),
-        **{name: read_csv(path / f"{name}.csv") for name in _CSV},
+        **{name: _csv(path / f"{name}.csv") for name in _CSV},
     )
 
 
@@ -138,24 +138,13 @@ def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     return found
 
 
-def read_csv(path: Path) -> pd.DataFrame:
-    """Read one of a run's CSV files, which may be growing; without a row and a column where there is none.
-
-    Raises:
-        InputError: when it is damaged.
-    """
-    if not path.exists():
-        return pd.DataFrame()
-    try:
-        text = path.read_text(encoding="utf-8")
-        return _typed(pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1])))
-    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: damaged ({reason}); start the run anew with --force") from None
+def _csv(path: Path) -> pd.DataFrame:
+    """One of a run's tables; without a row and a column where there is none."""
+    return _typed(read_table(path)) if path.exists() else pd.DataFrame()
 
 
 def _evaluation(path: Path) -> pd.DataFrame:
-    from gramrun.runs import flatten, read_json
+    from gramrun.runs import flatten
 
     def row(result: Mapping[str, Any]) -> dict[str, Any]:
         flat = flatten(result)

@@ -28,12 +28,14 @@ from gramrun.errors import ConfigError, GramrunError, InputError
 from gramrun.files import disk_errors, new_file, new_folder, sha256_of
 from gramrun.interruption import Interrupted
 from gramrun.provenance import now, provenance
+from gramrun.records import is_number, read_json, read_records
 from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
 from gramrun.schema import check_schema
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
 INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
 SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does not say it yet
+_RECORD = ("step", "epoch", "seconds", "train_seconds")  # what every record of a training has
 Kind = Literal["train", "gram-error"]
 Config = TypeVar("Config", RunConfig, BaselineConfig)
 
@@ -76,19 +78,8 @@ class RunDirectory(Generic[Config]):
         Raises:
             InputError: when another line is damaged.
         """
-        path = self.path / METRICS
-        if not path.exists():
-            return []
-        records = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
-            if line.endswith("\n"):
-                try:
-                    records.append(json.loads(line))
-                except ValueError:
-                    raise InputError(
-                        f"{path} line {number}: damaged; start the run anew with --force"
-                    ) from None
-        return records
+        required = ("step", "seconds") if isinstance(self.config, BaselineConfig) else _RECORD
+        return read_records(self.path / METRICS, required)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Append one record and sync it: the checkpoints that follow count from it."""
@@ -244,7 +235,8 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
         RunError: what broke the run, with its path and the last good checkpoint.
     """
     metrics = run.metrics()
-    before = max(float(run.manifest.get("seconds", 0.0)), metrics[-1]["seconds"] if metrics else 0.0)
+    seconds = run.manifest.get("seconds", 0.0)
+    before = max(seconds if is_number(seconds) else 0.0, metrics[-1]["seconds"] if metrics else 0.0)
     started = time.perf_counter()
 
     def elapsed() -> float:
@@ -321,20 +313,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        InputError: when the file is missing or damaged.
-    """
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

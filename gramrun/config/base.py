@@ -20,7 +20,7 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_usable(cls, value: object) -> object:
-        """Refuse what no key can mean: numbers beyond all that is counted here, paths that no system takes."""
+        """Refuse what no key can mean: numbers beyond all that is counted, paths that no system takes."""
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
             raise ValueError(f"whole numbers go up to {LARGEST_WHOLE_NUMBER:,}")
         if isinstance(value, Path) and "\0" in str(value):

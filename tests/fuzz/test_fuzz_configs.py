@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fuzzing import Refused, budgets, command, inputs, outcome
+from fuzzing import Refused, budgets, inputs, outcome
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzzing import Refused, budgets, command, inputs, outcome
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed, changes
 
@@ -22,7 +22,6 @@ from gramrun.data import atomic, movielens
 from gramrun.data.corpus import Corpus
 from gramrun.data.movielens import GENRES_100K, LAYOUTS
 from gramrun.data.raw_files import RawFiles, read_files
-from gramrun.errors import InputError
 
 FLAGS = "|".join("01"[genre in ("Comedy", "Drama")] for genre in GENRES_100K)
 _RATINGS = [(1, 10, 4, 100), (1, 9, 3, 200), (2, 10, 5, 300), (2, 10, 2, 300), (3, 11, 1, 5), (3, 9, 4, 6)]

@@ -28,13 +28,32 @@ json_values = st.recursive(
         st.sampled_from([2**31, 2**63, 2**64, 10**400, -(2**63)]),
         st.floats(),
         st.text(max_size=8),
-        st.sampled_from(["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]),
+        st.sampled_from(
+            ["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]
+        ),
     ),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 # How long the literal invariants hold below takes the manifest's word.
-TOKENS = [b'"', b"{", b"}", b"[", b"]", b",", b":", b"null", b"-1", b"1e999", b"NaN", b"../", b'"files"', b"0"]
+TOKENS = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"../",
+    b'"files"',
+    b"0",
+]
 
 
 @pytest.fixture
@@ -55,7 +74,9 @@ def holds_together(corpus: shards.PreparedCorpus) -> None:
         assert all(0 <= i < corpus.left.items for i in pairs.left.tolist())
         assert all(0 <= i < corpus.right.items for i in pairs.right.tolist())
         assert pairs.target is None or len(pairs.target) == len(pairs.left)
-    assert sum(corpus.left_frequency.tolist()) == sum(corpus.right_frequency.tolist()) == len(corpus.train.left)
+    assert (
+        sum(corpus.left_frequency.tolist()) == sum(corpus.right_frequency.tolist()) == len(corpus.train.left)
+    )
 
 
 def paths_of(value: object, path: tuple = ()) -> list[tuple]:
@@ -71,7 +92,11 @@ def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
     places = paths_of(json.loads(whole))
 
     @inputs(examples)
-    @given(st.sampled_from(places), st.one_of(st.just("remove"), json_values), st.sampled_from([None, "new", "../x"]))
+    @given(
+        st.sampled_from(places),
+        st.one_of(st.just("remove"), json_values),
+        st.sampled_from([None, "new", "../x"]),
+    )
     def check(place, value, rename):
         manifest = json.loads(whole)
         parent = manifest

@@ -24,7 +24,6 @@ from gramrun.data.wikipedia.pages import (
     NOT_TEXT,
     OTHER_NAMESPACE,
     UNKNOWN_NUMBER,
-    UNKNOWN_PAGE,
     NumberMap,
     PageTable,
     read_pages,

@@ -1,0 +1,96 @@
+"""What a run wrote, read back strictly: JSON objects, lines of JSON, tables.
+
+Whoever reads these may rely on the names and types that are asked for here; anything else is one line that
+names the file.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gramrun.errors import InputError
+
+_REMEDY = "start the run anew with --force"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        InputError: when the file is missing or damaged.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: damaged (holds no JSON object); {_REMEDY}")
+    return value
+
+
+def read_records(path: Path, required: Sequence[str]) -> list[dict[str, Any]]:
+    """Read a file with one JSON object a line; a torn last line, cut off by a crash, is left out.
+
+    Args:
+        path: the file; where there is none, there are no records.
+        required: keys that every record has, with finite numbers; ``step`` is a whole one.
+
+    Raises:
+        InputError: names the line that is damaged.
+    """
+    if not path.exists():
+        return []
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if line.endswith(b"\n"):
+            try:
+                record = json.loads(line)
+                whole = isinstance(record, dict) and all(is_number(record.get(key)) for key in required)
+            except (ValueError, RecursionError):
+                whole = False
+            if not whole or not isinstance(record.get("step", 0), int):
+                raise InputError(f"{path} line {number}: damaged; {_REMEDY}")
+            records.append(record)
+    return records
+
+
+def read_table(path: Path, numbers: Sequence[str] = (), others: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a CSV file that a run wrote; a last line that is not whole, as of a run under way, is left out.
+
+    Args:
+        path: the file.
+        numbers: columns that it must have, of numbers or nothing.
+        others: further ones that it must have.
+
+    Raises:
+        InputError: it is no such table.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
+        missing = [column for column in (*numbers, *others) if column not in frame]
+        wrong = [column for column in numbers if column in frame and frame[column].dtype.kind not in "iuf"]
+    except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
+        raise InputError(f"{path}: damaged ({' '.join(str(error).split())}); {_REMEDY}") from None
+    if missing or wrong:
+        reason = f"no column {missing[0]}" if missing else f"{wrong[0]} holds no numbers"
+        raise InputError(f"{path}: damaged ({reason}); {_REMEDY}")
+    return frame
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a finite number; JSON has true and NaN, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

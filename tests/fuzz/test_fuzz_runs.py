@@ -1,0 +1,318 @@
+"""Run directories that were tampered with: manifests, metrics, checkpoints, embeddings, priors; every command."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from fuzzing import Refused, budgets, command, inputs, outcome
+from hypothesis import example, given
+from hypothesis import strategies as st
+from mutations import changed, changes
+from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values, paths_of
+
+from gramrun import checkpoints, runs
+from gramrun.gramian.low_rank_prior import load_prior
+
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
+BASELINE = Path(__file__).parents[2] / "configs" / "movielens-100k" / "exact-als.yaml"
+JSON_TOKENS = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b'"step": ',
+    b'"a"',
+    b"\n",
+    b"{}\n",
+]
+
+
+@pytest.fixture(scope="module")
+def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
+    """A training run, a gram-error run and a baseline, all of a few steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    small = [
+        "data.path=" + str(corpus_path),
+        "train.steps=4",
+        "train.batch_size=16",
+        "estimator.gramian_batch_size=16",
+    ]
+    small += [
+        "evaluation.every=2",
+        "gram_error.every=2",
+        "train.checkpoint_every=2",
+        "evaluation.inner_products=50",
+    ]
+    watched = "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, gramian_batch_size: 16}]"
+    options = [part for setting in [*small, watched] for part in ("--set", setting)]
+    for kind in ("train", "gram-error"):
+        code, _, error = command(kind, "--config", CONFIG, "--output", folder / kind, *options)
+        assert code == 0, error
+    code, _, error = command(
+        "baseline", "--config", BASELINE, "--output", folder / "baseline", "--set", f"data.path={corpus_path}",
+        "--set", "baseline.embedding_dim=4", "--set", "baseline.sweeps=2",
+    )  # fmt: skip
+    assert code == 0, error
+    return {kind: folder / kind for kind in ("train", "gram-error", "baseline")}
+
+
+def commands_on(kind: str, run: Path, output: Path) -> list[list[object]]:
+    """What a user may do with a run of this kind."""
+    if kind == "baseline":
+        return [["evaluate", run, "--full"]]
+    if kind == "train":
+        return [
+            ["evaluate", run],
+            ["train", "--output", run, "--resume"],
+            *(["plot", figure, run, "--output", output] for figure in ("map", "inner-products", "gravity")),
+        ]
+    return [
+        ["gram-error", "--output", run, "--resume"],
+        *(["plot", figure, run, "--output", output] for figure in ("gram-error", "trade-off", "theory")),
+    ]
+
+
+TEXTS = [
+    ("train", "manifest.json"), ("train", "metrics.jsonl"), ("train", "config.yaml"), ("train", "inner_products.csv"),
+    ("gram-error", "manifest.json"), ("gram-error", "gram_error.csv"), ("gram-error", "trajectory.csv"),
+    ("baseline", "manifest.json"), ("baseline", "metrics.jsonl"), ("baseline", "evaluation.json"),
+]  # fmt: skip
+
+
+@budgets(fast=40, slow=1_500)
+def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
+    """Each command that reads the run ends well or in one line."""
+
+    @inputs(examples)
+    @given(st.sampled_from(TEXTS), st.one_of(changes(JSON_TOKENS), st.binary(max_size=30)), st.integers(0, 9))
+    @example(("train", "metrics.jsonl"), b"[" * 100_000 + b"\n", 0)
+    @example(("train", "metrics.jsonl"), b"5\n", 1)
+    @example(("train", "metrics.jsonl"), b"{}\n", 2)
+    @example(("train", "metrics.jsonl"), b"\xff\n", 1)
+    @example(("train", "manifest.json"), b'{"a":' * 100_000, 0)
+    @example(("train", "manifest.json"), b"[[1, 2]]", 1)
+    @example(("baseline", "metrics.jsonl"), b"", 0)
+    def check(place, damage, which):
+        kind, name = place
+        run = tmp_path / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(made[kind], run)
+        whole = (run / name).read_bytes()
+        (run / name).write_bytes(damage if isinstance(damage, bytes) else changed(whole, damage))
+        possible = commands_on(kind, run, tmp_path / "figure.png")
+        command(*possible[which % len(possible)])
+
+    check()
+
+
+@budgets(fast=40, slow=1_500)
+def test_any_value_in_a_run_s_json_is_taken_or_one_line(examples, made, tmp_path):
+    """Whole JSON, wrong values: in the manifest, a line of metrics, the evaluation of a baseline."""
+    places = [
+        (kind, name, path)
+        for kind, name in TEXTS
+        if name.endswith((".json", ".jsonl"))
+        for path in paths_of(
+            json.loads(
+                (made[kind] / name).read_text().splitlines()[0]
+                if name.endswith("l")
+                else (made[kind] / name).read_text()
+            )
+        )
+    ]
+
+    @inputs(examples)
+    @given(st.sampled_from(places), st.one_of(st.just("remove"), json_values), st.integers(0, 9))
+    def check(place, value, which):
+        kind, name, path = place
+        run = tmp_path / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(made[kind], run)
+        text = (run / name).read_text()
+        first, rest = text.split("\n", 1) if name.endswith("l") else (text, "")
+        document = json.loads(first)
+        parent = document
+        for key in path[:-1]:
+            parent = parent[key]
+        if not path:
+            document = value
+        elif value == "remove":
+            del parent[path[-1]]
+        else:
+            parent[path[-1]] = value
+        (run / name).write_text(json.dumps(document) + "\n" + rest)
+        possible = commands_on(kind, run, tmp_path / "figure.png")
+        command(*possible[which % len(possible)])
+
+    check()
+
+
+class _Payload:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("way", ["zip", "legacy", "pickle", "hidden in a state"])
+def test_a_checkpoint_cannot_run_code(way, made, tmp_path):
+    run = Path(shutil.copytree(made["train"], tmp_path / "run"))
+    for path in (run / "checkpoints").iterdir():
+        if way == "pickle":
+            path.write_bytes(pickle.dumps(_Payload(tmp_path / "pwned")))
+        else:
+            state = torch.load(path, weights_only=True)
+            state["extra" if way == "hidden in a state" else "x"] = _Payload(tmp_path / "pwned")
+            torch.save(state, path, _use_new_zipfile_serialization=way != "legacy")
+    for arguments in (["evaluate", run], ["train", "--output", run, "--resume"]):
+        code, _, error = command(*arguments)
+        assert code == 2, error
+        assert "none of its 2 checkpoints is whole" in error
+    assert not (tmp_path / "pwned").exists()
+
+
+states = st.recursive(
+    st.one_of(
+        st.none(),
+        st.integers(-5, 10**6),
+        st.floats(),
+        st.text(max_size=5),
+        st.builds(
+            lambda shape, dtype: torch.zeros(shape, dtype=dtype),
+            st.sampled_from([(), (0,), (3,), (80, 4), (1, 1), (0, 5)]),
+            st.sampled_from([torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16]),
+        ),
+        st.just(torch.zeros(1).expand(10**9)),
+        st.just(torch.full((3,), float("nan"))),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=4), inner, max_size=2)
+    ),
+    max_leaves=3,
+)
+
+
+@budgets(fast=40, slow=1_500)
+def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path):
+    """Whole files whose states are not this run's: missing, of other shapes and types."""
+    source = runs.open_run(made["train"]).checkpoints()[-1]
+    places = paths_of(torch.load(source, weights_only=True))
+
+    @inputs(examples)
+    @given(st.sampled_from(places), st.one_of(st.just("remove"), states), st.booleans())
+    def check(place, value, resume):
+        run = tmp_path / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(made["train"], run)
+        state = torch.load(source, weights_only=True)
+        parent = state
+        for key in place[:-1]:
+            parent = parent[key]
+        if not place:
+            state = value
+        elif isinstance(value, str) and value == "remove":
+            del parent[place[-1]]
+        elif isinstance(parent, tuple):
+            return
+        else:
+            parent[place[-1]] = value
+        for path in (run / "checkpoints").iterdir():
+            path.unlink()
+        torch.save(state, run / "checkpoints" / source.name)
+        command("train", "--output", run, "--resume", "--set", "train.steps=6") if resume else command(
+            "evaluate", run
+        )
+
+    check()
+
+
+@budgets(fast=60, slow=5_000)
+def test_a_damaged_checkpoint_is_torn(examples, made, tmp_path):
+    source = runs.open_run(made["train"]).checkpoints()[-1].read_bytes()
+    path = tmp_path / "step-000000004.pt"
+
+    @inputs(examples)
+    @given(
+        changes(
+            [b"PK\x03\x04", b"PK\x01\x02", b"\x80\x02", b"cos\nsystem\n", b"\x08\x00", b"\xff\xff\xff\xff"]
+        )
+    )
+    def check(damage):
+        path.write_bytes(changed(source, damage))
+        state = outcome(checkpoints.load, path)
+        if not isinstance(state, Refused):
+            assert set(state) == {"schema_version", "identity", "trainer", "extra"}
+
+    check()
+
+
+def test_a_checkpoint_that_is_packed_is_refused(made, tmp_path):
+    """torch stores; 500 MB of zeros in 500 kB would be unpacked to memory."""
+    source, path = runs.open_run(made["train"]).checkpoints()[-1], tmp_path / "bomb.pt"
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in old.namelist():
+            new.writestr(member, bytes(200 << 20) if member.endswith("/data/0") else old.read(member))
+    assert path.stat().st_size < 1 << 20
+    assert "torn or damaged" in str(outcome(checkpoints.load, path))
+
+
+arrays = st.one_of(
+    st.builds(
+        lambda descr, shape, fortran, data: header_bytes(descr, shape, fortran, (1, 0)) + data,
+        st.sampled_from(DTYPES),
+        st.sampled_from([*SHAPES, (120, 4), (80, 4), (120, 0), (120, 10**9), (4, 120)]),
+        st.booleans(),
+        st.sampled_from([b"", b"x" * 64, bytes(120 * 4 * 4), bytes(80 * 4 * 4), b"\xff" * (120 * 4 * 8)]),
+    ),
+    st.binary(max_size=20),
+)
+
+
+@budgets(fast=60, slow=4_000)
+def test_any_embeddings_and_priors_fit_or_are_refused(examples, made, tmp_path):
+    run = Path(shutil.copytree(made["baseline"], tmp_path / "run"))
+    whole = (run / "embeddings.npz").read_bytes()
+
+    @inputs(examples)
+    @given(
+        st.one_of(
+            st.dictionaries(
+                st.sampled_from(["left.npy", "right.npy", "left", "../x.npy"]), arrays, max_size=3
+            ),
+            changes([b"PK\x03\x04", b"left", b"<f4", b"<f8", b"|O", b"(120, 4)", b"(80, 4)", b"NUMPY"]),
+        )
+    )
+    def check(damage):
+        path = run / "embeddings.npz"
+        if isinstance(damage, dict):
+            with (
+                zipfile.ZipFile(io.BytesIO(whole)) as old,
+                zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new,
+            ):
+                kept = {name: old.read(name) for name in old.namelist()}
+                for name, data in {**kept, **damage}.items():
+                    new.writestr(name, data)
+        else:
+            path.write_bytes(changed(whole, damage))
+        command("evaluate", run, "--full")
+        prior = outcome(load_prior, path, 120, 80)
+        if not isinstance(prior, Refused):
+            assert (prior.left.shape[0], prior.right.shape[0]) == (120, 80)
+            assert torch.isfinite(prior.left).all() and torch.isfinite(prior.right).all()
+
+    check()
