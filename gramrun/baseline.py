@@ -204,16 +204,25 @@ def evaluate_baseline(
         InputError: when the embeddings are damaged or do not fit the corpus.
     """
     left, right = load_embeddings(run, corpus)
-    records = run.metrics()
-    if not records:
-        raise InputError(
-            f"{run.path / runs.METRICS}: damaged (no records); fit the baseline anew with --force"
-        )
+    sweeps = sweeps_done(run)
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
     result = evaluate_beside_popularity(left, right, corpus, split, settings, full=full)
-    return {**result, "step": records[-1]["step"], "method": run.config.baseline.label}
+    return {**result, "step": sweeps, "method": run.config.baseline.label}
+
+
+def sweeps_done(run: BaselineRun) -> int:
+    """How many sweeps a baseline took; 0 for one that is no iteration.
+
+    Raises:
+        InputError: when its metrics are missing or damaged.
+    """
+    records = run.metrics()
+    if not records:
+        path = run.path / runs.METRICS
+        raise InputError(f"{path}: damaged (no records); fit the baseline anew with --force")
+    return int(records[-1]["step"])
 
 
 def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gramrun import runs
-from gramrun.baseline import load_embeddings
+from gramrun.baseline import load_embeddings, sweeps_done
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import trained_model
@@ -89,7 +89,7 @@ def open_embeddings(path: Path) -> TrainedEmbeddings:
             run,
             corpus,
             run.config.baseline.label,
-            run.metrics()[-1]["step"],
+            sweeps_done(run),
             left.shape[1],
             lambda side, items: tables[side][items],
         )

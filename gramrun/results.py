@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
@@ -28,6 +28,9 @@ from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
 from gramrun.records import read_json, read_table
+
+if TYPE_CHECKING:
+    from gramrun.runs import RunDirectory
 
 FRAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -41,6 +44,8 @@ FRAMES: Mapping[str, str] = MappingProxyType(
 )
 INTEGERS = frozenset(("step", "batch_size", "count", "left_items", "candidates"))
 _CSV = ("gram_error", "trajectory", "inner_products")
+# What pandas raises where a file is not what it should be; its own errors are ValueErrors.
+_DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def load(path: Path | str) -> RunResults:
         path=path,
         config=run.config,
         manifest=MappingProxyType(run.manifest),
-        metrics=_typed(pd.DataFrame(run.metrics())),
+        metrics=_metrics(run),
         evaluation=_evaluation(path / runs.EVALUATION),
         **{name: _csv(path / f"{name}.csv") for name in _CSV},
     )
@@ -140,7 +145,18 @@ def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 def _csv(path: Path) -> pd.DataFrame:
     """One of a run's tables; without a row and a column where there is none."""
-    return _typed(read_table(path)) if path.exists() else pd.DataFrame()
+    try:
+        return _typed(read_table(path)) if path.exists() else pd.DataFrame()
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: damaged ({reason}); start the run anew with --force") from None
+
+
+def _metrics(run: RunDirectory[Any]) -> pd.DataFrame:
+    try:
+        return _typed(pd.DataFrame(run.metrics()))
+    except _DAMAGE:
+        raise InputError(f"{run.path}: its metrics are damaged; start the run anew with --force") from None
 
 
 def _evaluation(path: Path) -> pd.DataFrame:
@@ -157,7 +173,7 @@ def _evaluation(path: Path) -> pd.DataFrame:
         return pd.DataFrame()
     try:
         return _typed(pd.DataFrame([row(result) for result in read_json(path).values()]))
-    except (AttributeError, ValueError):
+    except _DAMAGE:
         raise InputError(f"{path}: damaged; measure again with `gramrun evaluate`") from None
 
 

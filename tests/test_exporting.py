@@ -109,6 +109,11 @@ def test_a_baseline(gramrun, library):
     code, out, err = gramrun("export", "b", "--output", "b/embeddings.npz", "--force")
     assert (code, "b/embeddings.npz: belongs to the run or its corpus" in err) == (2, True)
     assert Path("b/embeddings.npz").read_bytes() == before
+    Path("b/metrics.jsonl").unlink()
+    for command in (["export", "b", "--output", "c.npy"], ["evaluate", "b"]):
+        code, out, err = gramrun(*command)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "b/metrics.jsonl: missing or damaged" in err
 
 
 def test_what_is_refused_leaves_everything_as_it_was(gramrun, library, tmp_path):

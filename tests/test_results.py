@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gramrun import opening, results, runs
 from gramrun.baseline import run_baseline
@@ -168,6 +170,56 @@ def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
     file.write_text("step,error\nnine,0.5\n")
     with pytest.raises(InputError, match="damaged"):
         results.read_csv(file)
+
+
+@pytest.fixture(scope="module")
+def some_run(corpus_path, tmp_path_factory):
+    config = load_config(BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}"])
+    path = tmp_path_factory.mktemp("some") / "b"
+    run_baseline(path, config, open_corpus(corpus_path))
+    return path
+
+
+NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+JSON = st.recursive(
+    NUMBERS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("step", "ci95", "split", "map@10")) | st.text(max_size=3), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+FILES = {
+    "gram_error.csv": st.binary(max_size=60)
+    | st.lists(
+        st.lists(st.sampled_from(("step", "error", "1", "2.5", "", "a", '"', "1e400", "9" * 30)), max_size=4),
+        max_size=4,
+    ).map(lambda rows: "".join(",".join(row) + "\n" for row in rows).encode()),
+    "evaluation.json": st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()),
+    "metrics.jsonl": st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode() + b"\n"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_any_bytes_give_frames_or_one_line(some_run, name, data):
+    file = some_run / name
+    before = file.read_bytes() if file.exists() else None
+    file.write_bytes(data.draw(FILES[name]))
+    message = str(some_run)
+    try:
+        loaded = runs.load(some_run)
+        assert all(isinstance(getattr(loaded, frame), pd.DataFrame) for frame in results.FRAMES)
+    except InputError as error:
+        message = str(error)
+    finally:
+        file.unlink()
+        if before is not None:
+            file.write_bytes(before)
+    assert "\n" not in message and str(some_run) in message
 
 
 def test_loading_imports_neither_torch_nor_matplotlib():
