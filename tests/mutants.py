@@ -4,8 +4,10 @@
     python tests/mutants.py gramian/sogram.py --sample 50  some of one
 
 The changes are mutmut's own operators. mutmut itself passes over every decorated function, and so over every
-`observe`, which stands under `torch.no_grad`; hence this loop. It imports the libraries once, and forks a child for
-each mutant, where the changed text takes the module's place and the module's tests run until one fails.
+`observe`, which stands under `torch.no_grad`; hence this loop. It imports everything and collects the module's tests
+once, and forks a child for each mutant. There the functions of the module get their changed code, and the tests run
+until one fails. A mutant that survives this is tried again in a child that imports the changed text in the module's
+place, since what ran at import, such as a constant that another module took, cannot be changed afterwards.
 
 Not changed are annotations, decorators, docstrings, `len` and `isinstance` (as in mutmut), and the texts of errors.
 """
@@ -13,8 +15,11 @@ Not changed are annotations, decorators, docstrings, `len` and `isinstance` (as 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.abc
 import importlib.util
+import inspect
+import io
 import json
 import os
 import random
@@ -22,15 +27,15 @@ import resource
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with one thread may fork
 
+import _pytest.main
 import hypothesis.extra.numpy
 import ir_measures  # noqa: F401
 import libcst as cst
@@ -139,10 +144,10 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, path: Path, source: str) -> None:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        self._name, self._path, self._source = name.removesuffix(".__init__"), path, source
+        self.name, self._path, self._source = name.removesuffix(".__init__"), path, source
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != self.name:
             return None
         return importlib.util.spec_from_file_location(
             fullname,
@@ -155,41 +160,121 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._source, str(self._path), "exec"), module.__dict__)
 
 
-def run(path: Path, source: str, time_out: float) -> str:
-    """What the module's tests say of a text in its place: killed, survived or timed out."""
-    child = os.fork()
-    if not child:
+def forked(child: Callable[[], int], time_out: float) -> str:
+    """What a child process says of a mutant: killed, survived or timed out."""
+    process = os.fork()
+    if not process:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
-        sys.meta_path.insert(0, Changed(path, source))
-        os._exit(_tests(path))
+        try:
+            os._exit(child())
+        except BaseException:
+            os._exit(1)
     ended = time.monotonic() + time_out
     while time.monotonic() < ended:
-        done, status = os.waitpid(child, os.WNOHANG)
+        done, status = os.waitpid(process, os.WNOHANG)
         if done:
             return "survived" if status == 0 else "killed"
         time.sleep(0.01)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
     return "timed out"
 
 
-def _tests(path: Path) -> int:
+def graft(old: object, new: object, home: str) -> None:
+    """Give a live module or class what another one has: functions keep who they are and get new code."""
+    for name, value in list(vars(new).items()):
+        held = vars(old).get(name)
+        if held is value or name in (
+            "__builtins__",
+            "__dict__",
+            "__weakref__",
+            "__abstractmethods__",
+            "_abc_impl",
+        ):
+            continue
+        if isinstance(value, type) and isinstance(held, type) and value.__module__ == home:
+            graft(held, value, home)
+            continue
+        before, after = _function(held), _function(value)
+        if (
+            before is None
+            or after is None
+            or len(before.__code__.co_freevars) != len(after.__code__.co_freevars)
+        ):
+            setattr(old, name, value)
+        else:
+            before.__code__, before.__defaults__ = after.__code__, after.__defaults__
+            before.__kwdefaults__ = after.__kwdefaults__
+
+
+def _function(value: object) -> FunctionType | None:
+    """The function within a property, a class method or a decorator."""
+    value = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))  # type: ignore[arg-type]
+    return value if isinstance(value, FunctionType) else None
+
+
+class Grafted:
+    """A pytest plugin that, in place of running the tests once, runs them for each mutant in a child."""
+
+    def __init__(self, path: Path, sources: Sequence[str]) -> None:
+        self.path, self.sources, self.outcomes = path, sources, []
+        self.time_out = 600.0
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for source in self.sources:
+            started = time.monotonic()
+            self.outcomes.append(forked(lambda: self._child(session, source), self.time_out))  # noqa: B023
+            if len(self.outcomes) == 1:  # the text as it is
+                self.time_out = 20 + 5 * (time.monotonic() - started)
+        return True
+
+    def _child(self, session: pytest.Session, source: str) -> int:
+        live = sys.modules[Changed(self.path, source).name]
+        fresh = ModuleType(live.__name__)
+        exec(compile(source, str(self.path), "exec"), fresh.__dict__)
+        graft(live, fresh, live.__name__)
+        _pytest.main.pytest_runtestloop(session)
+        return int(session.testsfailed > 0)
+
+
+def imported(path: Path, source: str) -> int:
+    """Run the module's tests with everything of this project imported anew, the module in this text."""
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and str(getattr(module, "__file__", None) or "").startswith(f"{ROOT}{os.sep}"):
+            del sys.modules[name]
+    sys.meta_path.insert(0, Changed(path, source))
+    return int(pytest.main(arguments(path)))
+
+
+def arguments(path: Path) -> list[str]:
+    """What pytest is told: the module's tests, up to the first that fails."""
     module = path.relative_to(ROOT / "gramrun")
-    files = [str(ROOT / "tests" / module.parent / name) for name in TESTS[str(module)]]
-    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    options = ["-x", "-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     options.append("--noconftest")  # none of these tests takes its fixtures, which load the whole package
     options += [
         "-W",
         "ignore::pytest.PytestAssertRewriteWarning",
     ]  # hypothesis has been imported before pytest ran
-    try:
-        return int(pytest.main([*options, *files]))
-    except BaseException:
-        return 1
+    return [*options, *(str(ROOT / "tests" / module.parent / name) for name in TESTS[str(module)])]
+
+
+def outcomes(module: str, sources: Sequence[str]) -> list[str]:
+    """What becomes of each mutant of a module."""
+    path = ROOT / "gramrun" / module
+    plugin = Grafted(path, [path.read_text(encoding="utf-8"), *sources])
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(arguments(path), plugins=[plugin])
+    if plugin.outcomes[:1] != ["survived"]:
+        sys.exit(f"{module}: its tests fail, or take above ten minutes, without any change")
+    found = plugin.outcomes[1:]
+    for i, source in enumerate(sources):
+        if found[i] == "survived":
+            found[i] = forked(lambda: imported(path, source), plugin.time_out + 60)  # noqa: B023
+    return found
 
 
 def main() -> None:
@@ -207,34 +292,24 @@ def main() -> None:
         "mutants", deadline=None, phases=phases, database=None, derandomize=True
     )
     for module in asked.modules:
-        path = ROOT / "gramrun" / module
         started = time.monotonic()
-        if run(path, path.read_text(encoding="utf-8"), 600) != "survived":
-            sys.exit(f"{module}: its tests fail, or take above ten minutes, without any change")
-        time_out = 10 + 3 * (time.monotonic() - started)
-        every = list(mutants(path))
+        every = list(mutants(ROOT / "gramrun" / module))
         chosen = range(len(every))
         if asked.sample is not None and asked.sample < len(every):
             chosen = sorted(random.Random(asked.seed).sample(chosen, asked.sample))
-        counts: Counter[str] = Counter()
-        for number in chosen:
+        found = outcomes(module, [every[number].source for number in chosen])
+        for number, outcome in zip(chosen, found, strict=True):
             mutant = every[number]
-            outcome = run(path, mutant.source, time_out)
-            counts[outcome] += 1
             if outcome != "killed":
-                print(
-                    f"{module}:{mutant.line} {outcome}\n    - {mutant.before}\n    + {mutant.after}",
-                    flush=True,
-                )
+                print(f"{module}:{mutant.line} {outcome}\n    - {mutant.before}\n    + {mutant.after}")
             if asked.output is not None:
                 record = {"module": module, "number": number, "line": mutant.line, "outcome": outcome}
                 with asked.output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record | {"before": mutant.before, "after": mutant.after}) + "\n")
-        counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("killed", "timed out", "survived"))
+        counted = ", ".join(f"{found.count(kind)} {kind}" for kind in ("killed", "timed out", "survived"))
         minutes = (time.monotonic() - started) / 60
         print(
-            f"{module}: {sum(counts.values())} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)",
-            flush=True,
+            f"{module}: {len(found)} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)", flush=True
         )
 
 
