@@ -6,7 +6,7 @@ PROFILE ?= quick
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
-.PHONY: help setup test test-all mutants smoke reproduce reference bench lint clean
+.PHONY: help setup test test-all mutants smoke reproduce reference bench dist lint clean
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
@@ -17,6 +17,7 @@ help:
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"
+	@echo "make dist        a wheel and a source distribution in dist/"
 
 # bin/pip is the last thing that venv writes, so an interrupted one is made again.
 $(BIN)/pip:
@@ -78,10 +79,14 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.time_to_quality
 	$(BIN)/python -m experiments.prepare_speed --sizes 1m simple-scale
 
+# A wheel and a source distribution, in dist/.
+dist: $(VENV)/.installed-dev
+	$(BIN)/python -m build
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

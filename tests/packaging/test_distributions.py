@@ -9,6 +9,7 @@ import zipfile
 import pytest
 import yaml
 from building import ROOT, build
+from packaging.version import Version
 
 from gramrun import __version__
 
@@ -71,3 +72,11 @@ def test_every_dependency_has_a_lower_bound_and_none_an_upper_one():
     required = [*project["dependencies"], *optional]
     assert required
     assert not [line for line in required if not re.fullmatch(r"[a-z0-9-]+>=[0-9.]+", line)]
+
+
+def test_the_lower_bounds_are_those_that_were_tried():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [line.split(">=") for line in project["dependencies"]]
+    lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    tried = [line.split("==") for line in lines if not line.startswith("#")]
+    assert {name: Version(lowest) for name, lowest in asked} == {name: Version(v) for name, v in tried}
