@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.run_records import read_record
 from gramrun import __version__, checkpoints, runs
 from gramrun.data import shards
 from gramrun.errors import InputError
@@ -40,6 +41,7 @@ def test_every_manifest_says_version_and_schema(gramrun, trained):
     for run in (trained, Path("errors"), Path("baseline")):
         manifest = runs.read_json(run / runs.MANIFEST)
         assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)
+        assert f"gramrun {__version__}" in read_record(run).environment  # what a report's runs.json shows
     corpus = shards.read_manifest(Path("data/synthetic"))
     assert (corpus["schema_version"], corpus["origin"]["versions"]["gramrun"]) == (1, __version__)
 
