@@ -194,4 +194,14 @@ def load(path: Path) -> dict[str, Any]:
     trainer, extra = state["trainer"], state["extra"]
     if not (isinstance(trainer, dict) and isinstance(trainer.get("step"), int) and isinstance(extra, dict)):
         raise torn
+    if not _is_held(state):
+        raise torn
     return state
+
+
+def _is_held(part: Any) -> bool:
+    """Whether every tensor's values are in the file: an expanded one would fill the memory when copied."""
+    if isinstance(part, torch.Tensor):
+        return part.layout == torch.strided and part.nbytes <= part.untyped_storage().nbytes()
+    parts = part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ()
+    return all(map(_is_held, parts))

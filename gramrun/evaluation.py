@@ -231,7 +231,12 @@ def trained_model(run: Run, corpus: PreparedCorpus) -> tuple[TwoTower, int]:
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
-    model.load_state_dict(state["trainer"]["model"])
+    try:
+        model.load_state_dict(state["trainer"]["model"])
+    except (LookupError, RuntimeError, TypeError, AttributeError):
+        raise InputError(
+            f"{run.path}: its checkpoint holds no model of its config; start the run anew with --force"
+        ) from None
     return model, state["trainer"]["step"]
 
 

@@ -270,7 +270,7 @@ class Trainer:
             self.previous = None if previous is None else tuple(rows.to(self.device) for rows in previous)
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
-        except (KeyError, ValueError, RuntimeError, TypeError) as error:
+        except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise InputError(f"the checkpoint belongs to another model or method: {reason}") from None
 

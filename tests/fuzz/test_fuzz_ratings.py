@@ -129,7 +129,7 @@ def whole(text: str) -> int:
     return int(value)
 
 
-@budgets(fast=80, slow=8_000)
+@budgets(fast=80, slow=3_000)
 def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.sampled_from(list(FILES)), st.sampled_from([0, 1]), changes(TOKENS))
@@ -146,7 +146,7 @@ def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     check()
 
 
-@budgets(fast=80, slow=8_000)
+@budgets(fast=80, slow=3_000)
 def test_damaged_atomic_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.dictionaries(st.sampled_from(["inter", "item", "user"]), changes(TOKENS), min_size=1))
@@ -176,7 +176,7 @@ def test_damaged_atomic_files_are_read_literally_or_refused(examples):
     check()
 
 
-@budgets(fast=60, slow=4_000)
+@budgets(fast=60, slow=3_000)
 def test_any_bytes_are_no_ratings(examples):
     @inputs(examples)
     @given(
@@ -203,7 +203,7 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-@budgets(fast=80, slow=8_000)
+@budgets(fast=80, slow=3_000)
 def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
     """Whatever was changed: names, sizes, flags, methods, checksums, data."""
     path = tmp_path / "ml-1m.zip"

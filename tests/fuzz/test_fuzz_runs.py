@@ -93,7 +93,7 @@ TEXTS = [
 ]  # fmt: skip
 
 
-@budgets(fast=40, slow=1_500)
+@budgets(fast=40, slow=500)
 def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
     """Each command that reads the run ends well or in one line."""
 
@@ -119,7 +119,7 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
     check()
 
 
-@budgets(fast=40, slow=1_500)
+@budgets(fast=40, slow=500)
 def test_any_value_in_a_run_s_json_is_taken_or_one_line(examples, made, tmp_path):
     """Whole JSON, wrong values: in the manifest, a line of metrics, the evaluation of a baseline."""
     places = [
@@ -207,7 +207,7 @@ states = st.recursive(
 )
 
 
-@budgets(fast=40, slow=1_500)
+@budgets(fast=40, slow=500)
 def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path):
     """Whole files whose states are not this run's: missing, of other shapes and types."""
     source = runs.open_run(made["train"]).checkpoints()[-1]
@@ -241,7 +241,7 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path
     check()
 
 
-@budgets(fast=60, slow=5_000)
+@budgets(fast=60, slow=2_000)
 def test_a_damaged_checkpoint_is_torn(examples, made, tmp_path):
     source = runs.open_run(made["train"]).checkpoints()[-1].read_bytes()
     path = tmp_path / "step-000000004.pt"
@@ -283,7 +283,7 @@ arrays = st.one_of(
 )
 
 
-@budgets(fast=60, slow=4_000)
+@budgets(fast=60, slow=1_000)
 def test_any_embeddings_and_priors_fit_or_are_refused(examples, made, tmp_path):
     run = Path(shutil.copytree(made["baseline"], tmp_path / "run"))
     whole = (run / "embeddings.npz").read_bytes()

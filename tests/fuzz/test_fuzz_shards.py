@@ -85,7 +85,7 @@ def paths_of(value: object, path: tuple = ()) -> list[tuple]:
     return [path, *(found for key, child in inner for found in paths_of(child, (*path, key)))]
 
 
-@budgets(fast=100, slow=5_000)
+@budgets(fast=100, slow=2_000)
 def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_text()
@@ -120,7 +120,7 @@ def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
     check()
 
 
-@budgets(fast=40, slow=5_000)
+@budgets(fast=40, slow=2_000)
 def test_any_bytes_are_no_manifest(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_bytes()
@@ -165,7 +165,7 @@ def array_bytes(values: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-@budgets(fast=100, slow=5_000)
+@budgets(fast=100, slow=2_000)
 def test_any_array_fits_the_others_or_is_refused(examples, folder):
     names = sorted(json.loads((folder / shards.MANIFEST).read_text())["files"])
     whole = {name: (folder / name).read_bytes() for name in names}

@@ -122,7 +122,7 @@ def content(node: Any) -> str:
     return "".join(map(content, node.childNodes)) if node.nodeType == node.ELEMENT_NODE else ""
 
 
-@budgets(fast=120, slow=10_000)
+@budgets(fast=120, slow=2_000)
 def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
     path = tmp_path / "w.xml"
 
@@ -140,7 +140,7 @@ def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
     check()
 
 
-@budgets(fast=60, slow=5_000)
+@budgets(fast=60, slow=3_000)
 def test_any_bytes_are_pages_or_one_line(examples, tmp_path):
     path = tmp_path / "w.xml"
 
