@@ -11,6 +11,7 @@ one line on stderr. With --json, stdout has one object and nothing else.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -31,6 +32,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+# What a system says of a path that cannot be, or that its user may not look at.
+_NO_SUCH_PLACE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR}
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
 # What a wrong option or argument raises. Typer has shipped click's class under several addresses.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -89,6 +92,11 @@ def main() -> None:
         _fail(error, str(error), error.exit_code)
     except _USAGE_ERROR as error:
         _fail(error, _usage(error), InputError.exit_code)
+    except OSError as error:
+        if error.filename is None or error.errno not in _NO_SUCH_PLACE:
+            raise
+        place = f"{error.filename}: cannot be used: {error.strerror}; name another place"
+        _fail(error, place, InputError.exit_code)
     except (MemoryError, RuntimeError) as error:
         # torch's own words for it, on the CPU and on a GPU; any other RuntimeError is a bug.
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):

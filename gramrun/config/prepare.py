@@ -37,7 +37,7 @@ class SyntheticSection(Section):
     right_items: int = Field(400, ge=2, description="how many right items")
     pairs_per_left_item: int = Field(20, ge=1, description="links of each left item")
     rank: int = Field(8, ge=1, description="planted dimension, and number of tags")
-    popularity_exponent: float = Field(0.8, ge=0, description="Zipf exponent of the right items")
+    popularity_exponent: float = Field(0.8, ge=0, le=10, description="Zipf exponent of the right items")
     seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
 
     @model_validator(mode="after")

@@ -1,0 +1,184 @@
+"""Small inputs that ask for much: packed zeros, stray numbers, endless statements; and what may be fetched.
+
+Each runs in a process of its own, whose largest memory is measured.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import zstandard
+from fuzzing import command
+from literal_sql import read_table
+from local_server import Server, whole
+
+from gramrun.config import PrepareConfig
+from gramrun.config_loading import load_config
+from gramrun.data import sources
+from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
+from gramrun.errors import GramrunError
+
+BOUND = 700 << 20  # bytes; the program alone takes 250 MB
+WIKI = PlantedWiki(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)
+
+
+@pytest.fixture
+def dump(tmp_path) -> Path:
+    """Unpacked tables of a small wiki."""
+    write_tables(WIKI, tmp_path / "dump", generation="2026", compression="")
+    return tmp_path / "dump"
+
+
+def replaced(dump: Path, table: str, suffix: str, pack, head: bytes, fill: bytes, times: int) -> None:
+    """Write a table as `head` and then `fill` again and again, packed."""
+    file = dump / f"plantedwiki-20260101-{table}.sql"
+    file.unlink()
+    with pack(file.with_name(file.name + suffix)) as packed:
+        packed.write(head)
+        for _ in range(times):
+            packed.write(fill)
+
+
+def gz(path: Path):
+    return gzip.open(path, "wb", compresslevel=1)
+
+
+def zst(path: Path):
+    return zstandard.open(path, "wb")
+
+
+CREATE = (
+    b"CREATE TABLE `page` (`page_id` int, `page_namespace` int, `page_title` blob, `page_is_redirect` int);\n"
+)
+ROWS = CREATE + b"INSERT INTO `page` VALUES (1,0,'"
+BOMBS = {
+    "zeros": (gz, ".gz", b"\0", bytes(1 << 20), 2_000, "no statement of mysqldump"),
+    "blanks": (gz, ".gz", b"\n", b" " * (1 << 20), 2_000, "has no CREATE TABLE"),
+    "zst of blanks": (zst, ".zst", b"\n", b" " * (1 << 20), 2_000, "has no CREATE TABLE"),
+    "a string": (gz, ".gz", ROWS, b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
+    "a comment": (gz, ".gz", b"/*", b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
+    "a word": (gz, ".gz", b"x", b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
+    "columns": (gz, ".gz", b"CREATE TABLE page (a int", b",b int" * 100_000, 100, "never closed"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ("zeros", "a string") else pytest.mark.slow) for name in BOMBS],
+)
+def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, peak_of_prepare):
+    pack, suffix, head, fill, times, message = BOMBS[name]
+    replaced(dump, "page", suffix, pack, head, fill, times)
+    if name == "columns":
+        file = dump / "plantedwiki-20260101-page.sql.gz"
+        file.write_bytes(file.read_bytes() + gzip.compress(b");\n"))
+    peak, line = peak_of_prepare("wikipedia-sql", dump)
+    assert message in line
+    assert peak < BOUND, f"{peak >> 20} MiB"
+
+
+def test_stray_numbers_cost_nothing(dump, tmp_path, peak_of_prepare):
+    """A page, a target and a link near 2^31 in a wiki of forty pages; with a fault at the end, to be refused."""
+    for table, row in {
+        "page": b"(2147483647,0,'Stray',0,0,0.5,'20260101000000',NULL,1,1,'wikitext',NULL)",
+        "linktarget": b"(2147483646,0,'Stray')",
+    }.items():
+        file = dump / f"plantedwiki-20260101-{table}.sql"
+        text = file.read_bytes()
+        file.write_bytes(text.replace(b" VALUES (", b" VALUES " + row + b",(", 1))
+    command_line = ["prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out"]
+    code, _, error = command(*command_line)
+    assert code == 0, error
+    file = dump / "plantedwiki-20260101-page_props.sql"
+    file.write_bytes(file.read_bytes()[:-30])
+    peak, line = peak_of_prepare("wikipedia-sql", dump)
+    assert "cut off" in line
+    assert peak < BOUND, f"{peak >> 20} MiB"
+
+
+def test_a_red_link_that_is_no_text_is_dropped_and_counted(dump, tmp_path):
+    file = dump / "plantedwiki-20260101-linktarget.sql"
+    text = file.read_bytes()
+    page = dump / "plantedwiki-20260101-pagelinks.sql"
+    links = page.read_bytes()
+    rows = read_table(dump / "plantedwiki-20260101-page.sql")
+    article = next(row["page_id"] for row in rows if not (row["page_namespace"] or row["page_is_redirect"]))
+    file.write_bytes(text.replace(b" VALUES (", b" VALUES (999999,0,'caf\xe9'),(", 1))
+    page.write_bytes(links.replace(b" VALUES (", b" VALUES (%d,0,999999),(" % article, 1))
+    arguments = ["prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out"]
+    code, out, error = command(*arguments, "--set", "wikipedia.graph=titles")
+    assert code == 0, error
+    assert "links to titles not utf8: 1\n" in out
+
+
+def test_nothing_but_the_named_files_is_fetched(tmp_path, monkeypatch):
+    """Whatever the server says: an archive with other members, a page with links, an archive of another corpus."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    allowed = {"ml-1m.zip", "ml-latest-small.zip", "ml-latest-small.zip.md5", "ml-10m.zip"}
+    bodies = [b"<a href='http://127.0.0.1/evil'>x</a>", b"PK\x05\x06" + bytes(18), b"", b"0" * 32]
+    for body in bodies:
+        server = Server()
+        try:
+            server.answers = [whole(body)]
+            for corpus in ("movielens-1m", "movielens-small", "movielens-10m"):
+                with pytest.raises(GramrunError):
+                    sources.locate(
+                        corpus,
+                        None,
+                        [],
+                        tmp_path / "downloads",
+                        server=server.address,
+                        packages={},
+                        progress=False,
+                    )
+            assert {path.lstrip("/") for path, _ in server.requests} <= allowed
+        finally:
+            server.close()
+    kept = {path.name for path in (tmp_path / "downloads").rglob("*")}
+    assert kept <= allowed | {f"{name}.part" for name in allowed} | {
+        f"{name}.part.version" for name in allowed
+    }
+
+
+SETTINGS = [
+    ("synthetic", "synthetic.left_items=4000000000"),
+    ("synthetic", "synthetic.right_items=4000000000"),
+    ("synthetic", "synthetic.rank=4000000000"),
+    ("synthetic", "synthetic.popularity_exponent=1e308"),
+    ("synthetic", "split.validation_fraction=1e-300"),
+    ("simple-scale", "planted.pages=4000000000"),
+    ("simple-scale", "planted.topics=4000000000"),
+    ("simple-scale", "planted.words=4000000000"),
+    ("synthetic", "dump.contact='a\\r\\nX: y'"),
+]
+
+
+@pytest.mark.parametrize(("corpus", "setting"), SETTINGS)
+def test_settings_beyond_all_use_are_one_line(corpus, setting, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, error = command("prepare", corpus, "--output", tmp_path / "out", "--set", setting)
+    assert code in (1, 2) or "contact" in setting, error
+
+
+def test_paths_that_no_system_takes_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long, deep = "a" * 5_000, "a/" * 5_000
+    config = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
+    for name in (long, deep, "a" * 300):
+        for arguments in (
+            ["prepare", "synthetic", "--output", name],
+            ["prepare", "movielens-1m", "--output", "out", "--source", name],
+            ["prepare", "wikipedia-sql", "--output", "out", "--source", name],
+            ["prepare", "wikipedia-xml", "--output", "out", "--source", name],
+            ["prepare", "atomic", "--output", "out", "--source", name],
+            ["prepare", "enwik8", "--output", "out", "--source", name],
+            ["train", "--config", name],
+            ["train", "--config", config, "--set", f"data.path={name}"],
+            ["evaluate", name],
+            ["plot", "map", name, "--output", "x.png"],
+        ):
+            code, _, error = command(*arguments)
+            assert code in (1, 2), (arguments, error)
+    assert load_config(PrepareConfig, None, []) == PrepareConfig()
