@@ -36,7 +36,10 @@ from experiments.sections import Section
 from experiments.tasks import Job, failure_of, state_of
 from gramrun.data.shards import MANIFEST
 from gramrun.errors import GramrunError, InputError, RunError
+from gramrun.locks import locked
 from gramrun.provenance import now, provenance
+
+_SECONDS_FOR_A_REPORT = 600.0  # which another process may be writing
 
 
 class Item(Protocol):
@@ -82,6 +85,7 @@ def reproduce(
         retry: try those runs again that have failed before.
 
     Raises:
+        InputError: when another process makes the runs of this folder, or goes on writing this report.
         RunError: when no corpus can be had or nothing is finished; and where runs have failed, after the
             report is written.
     """
@@ -89,18 +93,20 @@ def reproduce(
     absent: dict[str, str] = {}
     failed: dict[Job, str] = {}
     if not finished:
-        plans, absent = prepare_all(plans)
-        failed = run_tasks(plans, retry=retry)
+        with locked(results.parent):
+            plans, absent = prepare_all(plans)
+            failed = run_tasks(plans, retry=retry)
     plans, missing = with_results(plans)
     for name, reason in missing.items():
         print(f"left out: {name}: {reason}", file=sys.stderr, flush=True)
     if part or (finished and missing):
         results = part_of(results)
     print("drawing and writing", flush=True)
-    sections = tell([replace(plan, results=results) for plan in plans], results)
-    print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
-    command = command or f"make reproduce PROFILE={profile}"
-    report = write_report(sections, {**absent, **missing}, profile, results, command)
+    with locked(results, wait_seconds=_SECONDS_FOR_A_REPORT):
+        sections = tell([replace(plan, results=results) for plan in plans], results)
+        print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
+        command = command or f"make reproduce PROFILE={profile}"
+        report = write_report(sections, {**absent, **missing}, profile, results, command)
     if failed:
         raise RunError(
             f"{len(failed)} runs failed, and {report} leaves out what needs them (--retry tries them again); "

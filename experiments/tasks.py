@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from gramrun import runs
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
-from gramrun.errors import GramrunError
+from gramrun.errors import GramrunError, InputError
+from gramrun.locks import locked
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def _state_of_task(task: Task) -> str:
 def remember_failure(job: Job, reason: str) -> None:
     """Note in a run's manifest why it ended, where it could not do so itself: killed for its memory, say."""
     manifest = job.output / runs.MANIFEST
-    if isinstance(job, Task) and manifest.exists():
+    if not isinstance(job, Task) or not manifest.exists():
+        return
+    with contextlib.suppress(InputError), locked(job.output):  # what another process has locked goes on
         known = runs.read_json(manifest)
         if known.get("status") == "running":  # an interrupted one says so
             runs.write_json(manifest, {**known, "status": "failed", "error": reason})

@@ -33,6 +33,7 @@ from gramrun.errors import ConfigError, InputError
 from gramrun.evaluation import evaluate_beside_popularity
 from gramrun.files import new_folder
 from gramrun.provenance import now
+from gramrun.run_directory import checksums
 from gramrun.runs import BaselineRun, check_same_data
 
 EMBEDDINGS = "embeddings.npz"
@@ -183,10 +184,10 @@ def run_baseline(
     manifest |= {"seconds": time.perf_counter() - started}
     with new_folder(path) as folder:
         runs.write_text(folder / runs.CONFIG, dump_config(config))
-        runs.write_json(folder / runs.MANIFEST, manifest)
         runs.write_text(folder / runs.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
         np.savez(folder / EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
         runs.write_json(folder / runs.EVALUATION, {str(result["split"]): result for result in results})
+        runs.write_json(folder / runs.MANIFEST, {**manifest, "files": checksums(folder)})
     return results
 
 
@@ -232,7 +233,7 @@ def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, T
         InputError: when they are missing, damaged or of other items, or the corpus is another.
     """
     check_same_data(run, corpus.content_hash)
-    path = run.path / EMBEDDINGS
+    path = run.file(EMBEDDINGS)
     try:
         with zipfile.ZipFile(path) as archive:
             # `numpy.savez` stores: what is packed is another's, and may unpack to any size.

@@ -86,6 +86,8 @@ def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     newest = _newest(run) if processes.first else None
     step = processes.from_first(lambda: None if newest is None else int(newest[1]["trainer"]["step"]))
     if step is None:
+        if processes.first and run.metrics():
+            _log.warning("%s: has no checkpoint any more, or had none yet; starts again at step 0", run.path)
         return {}
     whole, state = newest or (path := run.checkpoint_path(step), load(path))
     trainer.load_state_dict({name: _own(name, part) for name, part in state["trainer"].items()})

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from gramrun import bounds, plotting, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
-from gramrun.records import is_number, read_json, read_table
+from gramrun.files import read_json
+from gramrun.records import is_number, read_table
 from gramrun.results import labels
 
 # The columns of runs' tables that figures read, of numbers.
@@ -111,7 +112,7 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
     opened = [runs.open_run(path) for path in paths]
     frames = []
     for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
-        file = run.path / runs.INNER_PRODUCTS
+        file = run.file(runs.INNER_PRODUCTS)
         if not file.exists():
             raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
         frames.append(
@@ -166,7 +167,7 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
     frames = []
     for path in paths:
         run = runs.open_run(path)
-        file = path / "gram_error.csv"
+        file = run.file("gram_error.csv")
         if not file.exists():
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
         frames.append(read_table(file, _ERRORS, ["estimator", "side"]).assign(seed=run.config.train.seed))
@@ -205,7 +206,7 @@ def theory_frame(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def _trajectory(path: Path) -> pd.DataFrame:
-    file = path / "trajectory.csv"
+    file = runs.open_run(path).file("trajectory.csv")
     if not file.exists():
         raise InputError(
             f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"

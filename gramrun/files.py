@@ -1,17 +1,26 @@
-"""Writing files and folders whole or not at all, and hashing them."""
+"""Writing files and folders whole or not at all, and noticing what has changed since.
+
+A file is recorded as its size and SHA-256. A JSON object carries the SHA-256 of its own content, in the field
+``checksum``: of the content and not of the text, so that it may be laid out anew. Objects without that field
+are older than it, and are taken as they are.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from gramrun.errors import InputError, RunError
+
+CHECKSUM = "checksum"
 
 # The name under which a process writes what is not whole yet: .NAME.PROCESS.partial, or with NAME's suffix.
 _PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
@@ -162,3 +171,80 @@ def sha256_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def recorded(path: Path) -> dict[str, int | str]:
+    """What `check_recorded` holds a file against: its ``bytes`` and ``sha256``.
+
+    Raises:
+        InputError: when the file cannot be read.
+    """
+    sha256 = sha256_of(path)
+    return {"bytes": path.stat().st_size, "sha256": sha256}
+
+
+def check_recorded(path: Path, expected: Mapping[str, Any], remedy: str) -> None:
+    """Check that a file is what `recorded` said of it.
+
+    Args:
+        path: the file.
+        expected: its ``bytes`` and ``sha256``.
+        remedy: what to do where it is not, for the message.
+
+    Raises:
+        InputError: when it is missing, cut short or changed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: missing; {remedy}")
+    if path.stat().st_size != expected["bytes"]:
+        raise InputError(
+            f"{path}: damaged (has {path.stat().st_size} bytes instead of {expected['bytes']}); {remedy}"
+        )
+    if sha256_of(path) != expected["sha256"]:
+        raise InputError(f"{path}: damaged (wrong SHA-256); {remedy}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object with its checksum, whole or not at all.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    sealed = {**content, CHECKSUM: _checksum(content)}
+    write_text(path, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, remedy: str = "bring it back from a copy, or make it anew") -> dict[str, Any]:
+    """Read a JSON object, without its checksum, which must be right where there is one.
+
+    Raises:
+        InputError: when the file is missing or damaged; it ends with `remedy`.
+    """
+    try:
+        content = dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+    expected = content.pop(CHECKSUM, None)
+    if expected is not None and expected != _checksum(content):
+        raise InputError(f"{path}: damaged (wrong checksum); {remedy}")
+    return content
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of a JSON object's content, as a reader finds it: keys are text, and in any order."""
+    content = json.loads(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ def provenance() -> dict[str, Any]:
     """What every manifest says of how a result came about: command, code, versions, machine."""
     packages = ("torch", "numpy", "pandas", "matplotlib")
     return {
-        "command": shlex.join([*_program(), *sys.argv[1:]]),
+        "command": command(),
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "versions": {"gramrun": __version__, **{name: _version(name) for name in packages}},
@@ -27,6 +27,11 @@ def provenance() -> dict[str, Any]:
         "processor": _processor(),
         "host_threads": os.cpu_count(),
     }
+
+
+def command() -> str:
+    """The command line of this process, quoted for a shell."""
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run wrote, read back strictly: JSON objects, lines of JSON, tables.
+"""What a run wrote, read back strictly: lines of JSON and tables.
 
 Whoever reads these may rely on the names and types that are asked for here; anything else is one line that
 names the file.
@@ -18,23 +18,6 @@ import pandas as pd
 from gramrun.errors import InputError
 
 _REMEDY = "start the run anew with --force"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        InputError: when the file is missing or damaged.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: damaged (holds no JSON object); {_REMEDY}")
-    return value
 
 
 def read_records(path: Path, required: Sequence[str]) -> list[dict[str, Any]]:

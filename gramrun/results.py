@@ -27,7 +27,8 @@ import yaml
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
-from gramrun.records import read_json, read_table
+from gramrun.files import read_json
+from gramrun.records import read_table
 
 if TYPE_CHECKING:
     from gramrun.runs import RunDirectory
@@ -95,7 +96,7 @@ def load(path: Path | str) -> RunResults:
         manifest=MappingProxyType(run.manifest),
         metrics=_metrics(run),
         evaluation=_evaluation(path / runs.EVALUATION),
-        **{name: _csv(path / f"{name}.csv") for name in _CSV},
+        **{name: _csv(run.file(f"{name}.csv")) for name in _CSV},
     )
 
 

@@ -1,116 +1,39 @@
-"""A run directory: resolved config, manifest, metrics, checkpoints. Written whole, never overwritten.
-
-config.yaml             the resolved configuration
-manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
-metrics.jsonl           one JSON object a line, in order of steps; configs/README.md lists its fields
-                        (gram-error: gram_error.csv, trajectory.csv)
-inner_products.csv      quantiles of inner products at each evaluation, if evaluation.inner_products is not 0
-tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
-checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
-embeddings.npz          a baseline's instead: left and right, float32, shapes (items, k)
-evaluation.json         what `gramrun evaluate` measured
-"""
+"""Runs: started, opened, gone on with, and their outcome; `gramrun.run_directory` says what lies where."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config_loading import config_hash, dump_config, load_config
-from gramrun.errors import ConfigError, GramrunError, InputError
-from gramrun.files import disk_errors, new_file, new_folder, sha256_of
+from gramrun.errors import ConfigError, GramrunError, InputError, RunError
+from gramrun.files import check_recorded, new_folder, recorded, sha256_of
+from gramrun.files import read_json as read_json
+from gramrun.files import write_json as write_json
+from gramrun.files import write_text as write_text
 from gramrun.interruption import Interrupted
+from gramrun.locks import locked
 from gramrun.provenance import now, provenance
-from gramrun.records import is_number, read_json, read_records
+from gramrun.records import is_number
 from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
-from gramrun.schema import check_schema
+from gramrun.run_directory import CHECKPOINTS, RECORDED, REMEDY, Config, checksums, read_manifest
+from gramrun.run_directory import CONFIG as CONFIG
+from gramrun.run_directory import EVALUATION as EVALUATION
+from gramrun.run_directory import INNER_PRODUCTS as INNER_PRODUCTS
+from gramrun.run_directory import MANIFEST as MANIFEST
+from gramrun.run_directory import METRICS as METRICS
+from gramrun.run_directory import SCHEMA_VERSION as SCHEMA_VERSION
+from gramrun.run_directory import BaselineRun as BaselineRun
+from gramrun.run_directory import Run as Run
+from gramrun.run_directory import RunDirectory as RunDirectory
 
-CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
-INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
-SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does not say it yet
-_RECORD = ("step", "epoch", "seconds", "train_seconds")  # what every record of a training has
+SECONDS_FOR_ANOTHER_EVALUATION = 60.0  # to record its result, which takes milliseconds
+
 Kind = Literal["train", "gram-error"]
-Config = TypeVar("Config", RunConfig, BaselineConfig)
-
-
-@dataclass(frozen=True)
-class RunDirectory(Generic[Config]):
-    """A run directory.
-
-    Attributes:
-        path: the directory.
-        config: its resolved configuration.
-    """
-
-    path: Path
-    config: Config
-
-    def field(self, name: str) -> Any:
-        """One field of the manifest.
-
-        Raises:
-            InputError: when the manifest lacks it.
-        """
-        manifest = self.manifest
-        if name not in manifest:
-            raise InputError(f"{self.path / MANIFEST}: damaged (no {name}); start the run anew with --force")
-        return manifest[name]
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The parsed ``manifest.json``."""
-        return _read_manifest(self.path)
-
-    def update_manifest(self, **fields: Any) -> None:
-        """Replace fields of the manifest."""
-        write_json(self.path / MANIFEST, {**self.manifest, **fields})
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """All records of ``metrics.jsonl``; a torn last line, cut off by a crash, is left out.
-
-        Raises:
-            InputError: when another line is damaged.
-        """
-        required = ("step", "seconds") if isinstance(self.config, BaselineConfig) else _RECORD
-        return read_records(self.path / METRICS, required)
-
-    def append_metrics(self, record: Mapping[str, Any]) -> None:
-        """Append one record and sync it: the checkpoints that follow count from it."""
-        with disk_errors(self.path), (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def truncate_metrics(self, step: int) -> None:
-        """Drop the records after `step`, which a resumed run will write again."""
-        kept = [record for record in self.metrics() if record["step"] <= step]
-        with new_file(self.path / METRICS) as temporary:
-            temporary.write_text("".join(json.dumps(r) + "\n" for r in kept), encoding="utf-8")
-
-    def checkpoints(self) -> list[Path]:
-        """The checkpoint files, oldest first."""
-        return sorted((self.path / CHECKPOINTS).glob("step-*.pt"))
-
-    def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint of `step` lies."""
-        return self.path / CHECKPOINTS / f"step-{step:09d}.pt"
-
-    def drop_checkpoints(self, kept: int) -> None:
-        """Remove all but the newest `kept` checkpoints."""
-        paths = self.checkpoints()
-        for path in paths[: max(0, len(paths) - kept)]:
-            path.unlink()
-
-
-Run = RunDirectory[RunConfig]  # of `gramrun train` or `gramrun gram-error`
-BaselineRun = RunDirectory[BaselineConfig]
 
 
 def default_path(config_file: Path, seed: int) -> Path:
@@ -145,7 +68,7 @@ def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: 
     with new_folder(path) as temporary:
         (temporary / CHECKPOINTS).mkdir()
         write_text(temporary / CONFIG, dump_config(config))
-        write_json(temporary / MANIFEST, manifest)
+        write_json(temporary / MANIFEST, {**manifest, "files": checksums(temporary)})
     return Run(path, config)
 
 
@@ -242,77 +165,83 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     def elapsed() -> float:
         return float(before) + time.perf_counter() - started
 
+    for name in RECORDED:
+        run.file(name)
+    run.update_manifest(files={})  # before any of them changes: a process may be killed in between
     write_text(run.path / CONFIG, dump_config(run.config))  # a resumed run may have been lengthened
-    run.update_manifest(status="running", config_hash=config_hash(run.config), threads=threads, error=None)
+    known = {CONFIG: recorded(run.path / CONFIG)}
+    run.update_manifest(
+        status="running", config_hash=config_hash(run.config), threads=threads, error=None, files=known
+    )
+
+    def stop(status: str, **fields: Any) -> None:
+        run.update_manifest(status=status, **fields, seconds=elapsed(), files=checksums(run.path))
+
     try:
         yield elapsed
     except Interrupted:
-        run.update_manifest(status="interrupted", stopped=now(), seconds=elapsed())
+        stop("interrupted", stopped=now())
         raise
     except GramrunError as error:
-        run.update_manifest(status="failed", stopped=now(), seconds=elapsed(), error=str(error))
+        with contextlib.suppress(RunError):  # a full disk, of which the error tells already
+            stop("failed", stopped=now(), error=str(error))
         saved = run.checkpoints()
         hint = f"; the last good checkpoint is {saved[-1]}" if saved else "; no checkpoint was saved before"
         raise type(error)(f"{run.path}: {error}{hint}") from error
-    run.update_manifest(status="finished", finished=now(), seconds=elapsed())
+    stop("finished", finished=now())
 
 
 def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> None:
-    """Write ``evaluation.json``: the latest result of each split."""
+    """Write ``evaluation.json``: the latest result of each split, also of those that others evaluate now.
+
+    Raises:
+        InputError: when the file is damaged, or another process keeps it for a minute.
+        RunError: when the disk is full or the folder cannot be written.
+    """
     path = run.path / EVALUATION
-    known = read_json(path) if path.exists() else {}
-    write_json(path, {**known, str(result["split"]): dict(result)})
+    with locked(path, wait_seconds=SECONDS_FOR_ANOTHER_EVALUATION):
+        known = read_json(path, "remove it and evaluate again") if path.exists() else {}
+        write_json(path, {**known, str(result["split"]): dict(result)})
 
 
 def open_run(path: Path) -> Run:
     """Open the directory of a training run.
 
     Raises:
-        InputError: when it is none, or a baseline's.
+        InputError: when it is none, or a baseline's, or damaged.
         ConfigError: when its config cannot be read by this version.
     """
     if is_baseline(path):
         raise InputError(f"{path}: holds a baseline, which has no training to go on with or to draw")
-    return Run(path, load_config(RunConfig, path / CONFIG))
+    return _opened(path, RunConfig)
 
 
 def open_baseline(path: Path) -> BaselineRun:
     """Open the directory of a baseline.
 
     Raises:
+        InputError: when it is damaged.
         ConfigError: when its config cannot be read by this version.
     """
-    return BaselineRun(path, load_config(BaselineConfig, path / CONFIG))
+    return _opened(path, BaselineConfig)
+
+
+def _opened(path: Path, kind: type[Config]) -> RunDirectory[Config]:
+    known = read_manifest(path).get("files", {})
+    if CONFIG in known:
+        check_recorded(path / CONFIG, known[CONFIG], REMEDY)
+    return RunDirectory(path, load_config(kind, path / CONFIG))
 
 
 def is_baseline(path: Path) -> bool:
     """Whether a run directory was made by `gramrun baseline`.
 
     Raises:
-        InputError: when it is no run directory.
+        InputError: when it is no run directory, or its manifest is missing or damaged.
     """
     if not (path / CONFIG).is_file():
         raise InputError(f"{path}: not a run directory (no {CONFIG}); `gramrun train` makes one")
-    return (path / MANIFEST).exists() and _read_manifest(path).get("kind") == "baseline"
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the run directory `path`, of the schema version that this gramrun reads."""
-    manifest = read_json(path / MANIFEST)
-    version = manifest.get("schema_version", 1)
-    check_schema(path / MANIFEST, version, SCHEMA_VERSION, "start the run anew with --force")
-    return manifest
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    with new_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return read_manifest(path).get("kind") == "baseline"
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -99,6 +99,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
     for name in (gram_error.CSV, trajectory.CSV):
         with (run.path / name).open("a") as file:
             file.write("39,0,0,torn in the middle,of a lost row\n99,torn")
+    run.update_manifest(status="running", files={})  # as a process leaves it that is killed later on
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
     observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
@@ -254,5 +255,6 @@ def test_runs_without_theory_are_named(tmp_path, make_config, corpus):
     with pytest.raises(InputError, match="SOGram and sampling, and neither was watched"):
         figures.theory_frame([tmp_path / "g"])
     (tmp_path / "g" / trajectory.CSV).unlink()
+    runs.open_run(tmp_path / "g").update_manifest(files={})  # as older runs are, which had none
     with pytest.raises(InputError, match=r"no trajectory\.csv; `gramrun gram-error` makes one"):
         figures.theory_frame([tmp_path / "g"])

@@ -64,6 +64,7 @@ def finish(task, score):
     """What a finished run leaves that the search reads."""
     task.output.mkdir(parents=True)
     (task.output / runs.CONFIG).write_text(dump_config(task.wanted()))
+    runs.write_json(task.output / runs.MANIFEST, {"kind": task.command})
     (task.output / runs.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,7 @@ def train(
     from gramrun import opening
     from gramrun.data.shards import open_corpus
     from gramrun.fitting import fit, follow
+    from gramrun.locks import locked
     from gramrun.processes import joined
     from gramrun.training import check_divides
     from gramrun.watching import check_tensorboard
@@ -56,14 +58,15 @@ def train(
             if processes.first:
                 _rehearse(resolved, corpus, processes, path, as_json=as_json)
             return
-        run, trainer = opening.open_run(
-            "train", path, resolved, corpus, processes, resume=resume, force=force
-        )
-        saved = opening.restore(run, trainer, resume=resume)
-        if not processes.first:
-            follow(trainer)
-            return
-        last = fit(run, trainer, corpus, saved.get("losses", ()))
+        with locked(path) if processes.first else contextlib.nullcontext():
+            run, trainer = opening.open_run(
+                "train", path, resolved, corpus, processes, resume=resume, force=force
+            )
+            saved = opening.restore(run, trainer, resume=resume)
+            if not processes.first:
+                follow(trainer)
+                return
+            last = fit(run, trainer, corpus, saved.get("losses", ()))
     if as_json:
         print_json({"run": path, "dry_run": False, "step": last["step"], "metrics": last})
         return
@@ -110,10 +113,12 @@ def baseline(
     from gramrun.config_loading import load_config
     from gramrun.data.shards import open_corpus
     from gramrun.evaluation import describe
+    from gramrun.locks import locked
 
     resolved = load_config(BaselineConfig, config, settings or [])
     path = output or runs.default_path(config, resolved.baseline.seed)
-    results = room.run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
+    with locked(path):
+        results = room.run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
     if as_json:
         evaluation = {result["split"]: result for result in results}
         print_json({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})
@@ -140,29 +145,31 @@ def gram_error(
     from gramrun import gram_error as room
     from gramrun import opening, trajectory
     from gramrun.data.shards import open_corpus
+    from gramrun.locks import locked
 
     resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
     room.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
-    run, trainer = opening.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
-    record: dict[str, Any] = {
-        "run": run.path,
-        "written": True,
-        "step": trainer.total_steps,
-        "gram_error": run.path / room.CSV,
-        "trajectory": run.path / trajectory.CSV,
-    }
-    if resume and run.field("status") == "finished":
-        room.check_finished(run)
-        if as_json:
-            print_json(record | {"written": False})
-        else:
-            typer.echo(f"{run.path}: finished already; nothing to do")
-        return
-    observers = room.Observers(resolved.gram_error.estimators, trainer)
-    if saved := opening.restore(run, trainer, resume=resume):
-        observers.load_state_dict(saved["observers"])
-    written = room.watch(run, trainer, observers)
+    with locked(path):
+        run, trainer = opening.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+        record: dict[str, Any] = {
+            "run": run.path,
+            "written": True,
+            "step": trainer.total_steps,
+            "gram_error": run.path / room.CSV,
+            "trajectory": run.path / trajectory.CSV,
+        }
+        if resume and run.field("status") == "finished":
+            room.check_finished(run)
+            if as_json:
+                print_json(record | {"written": False})
+            else:
+                typer.echo(f"{run.path}: finished already; nothing to do")
+            return
+        observers = room.Observers(resolved.gram_error.estimators, trainer)
+        if saved := opening.restore(run, trainer, resume=resume):
+            observers.load_state_dict(saved["observers"])
+        written = room.watch(run, trainer, observers)
     if as_json:
         print_json(record)
         return
