@@ -231,13 +231,15 @@ def read_json(path: Path, remedy: str = "bring it back from a copy, or make it a
         InputError: when the file is missing or damaged; it ends with `remedy`.
     """
     try:
-        content = dict(json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: missing; {remedy}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from None
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: damaged (no JSON object); {remedy}")
     expected = content.pop(CHECKSUM, None)
     if expected is not None and expected != _checksum(content):
         raise InputError(f"{path}: damaged (wrong checksum); {remedy}")

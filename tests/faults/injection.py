@@ -1,0 +1,194 @@
+"""Commands in processes of their own that can be killed, starved and misled, and what they leave behind.
+
+The processes are forked from one that has imported already what takes seconds to import, so that fifty of
+them are affordable. Each runs the program's own `main`, as a user's does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gramrun import __main__ as program
+from gramrun import runs
+from gramrun.data import shards
+
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
+BASELINE = CONFIG.with_name("exact-als.yaml")
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["gramrun.cli", "gramrun.fitting", "gramrun.gram_error", "gramrun.baseline", "gramrun.preparation",
+     "gramrun.figures", "torch._dynamo", "injection"]
+)  # fmt: skip
+
+# What a clock, a process or an editor meanwhile decided, and what follows from that.
+_OF_THIS_TIME = ("git_commit", "second", "started", "finished", "stopped", "command", "files", "checksum")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def one_line(self) -> str:
+        """The line that the user sees."""
+        assert self.err.endswith("\n") and self.err.count("\n") == 1, self.err
+        assert self.err.startswith("gramrun: ")
+        return self.err.removeprefix("gramrun: ").rstrip()
+
+
+class Command:
+    """A gramrun command in a process of its own.
+
+    Args:
+        folder: where it runs.
+        arguments: its command line.
+        before: called in its process before it starts.
+    """
+
+    def __init__(self, folder: Path, *arguments: object, before: Callable[[], None] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder.parent / f"{folder.name}.log"
+        here, there = PROCESSES.Pipe(duplex=False)
+        line = [str(argument) for argument in arguments]
+        self.process = PROCESSES.Process(target=_run, args=(folder, line, self.log, there, before))
+        self.process.start()
+        there.close()
+        here.recv()
+        here.close()
+
+    @property
+    def number(self) -> int:
+        """The process number."""
+        return self.process.pid
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.is_alive()
+
+    def end(self) -> Outcome:
+        """Wait until it has ended."""
+        self.process.join(120)
+        assert self.process.exitcode is not None, "it hangs"
+        out, err = (self.log.with_suffix(suffix) for suffix in (".out", ".err"))
+        return Outcome(self.process.exitcode, out.read_text(), err.read_text())
+
+    def kill(self, signal_number: int = signal.SIGKILL) -> bool:
+        """Send it a signal and wait until it has ended; return whether that was what ended it."""
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            os.kill(self.process.pid, signal_number)
+        return self.end().code == -signal_number
+
+    def wait_for(self, happened: Callable[[], object]) -> None:
+        """Wait for something that it does."""
+        while not happened():
+            assert self.running(), self.end()
+            time.sleep(0.002)
+
+
+def _run(
+    folder: Path, arguments: list[str], log: Path, begun: Any, before: Callable[[], None] | None
+) -> None:
+    os.chdir(folder)
+    for descriptor, suffix in ((1, ".out"), (2, ".err")):
+        file = os.open(log.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, descriptor)
+    os.environ.pop("GRAMRUN_RAW", None)
+    torch.set_num_threads(1)
+    if before:
+        before()
+    sys.argv = ["gramrun", *arguments]
+    begun.send(None)
+    program.main()
+
+
+def gramrun(folder: Path, *arguments: object, before: Callable[[], None] | None = None) -> Outcome:
+    """Run a command to its end."""
+    return Command(folder, *arguments, before=before).end()
+
+
+def succeed(folder: Path, *arguments: object) -> None:
+    """Run a command that must succeed."""
+    outcome = gramrun(folder, *arguments)
+    assert outcome.code == 0, outcome.err
+
+
+def settings(*overrides: str) -> list[str]:
+    """Overrides on the command line."""
+    return [part for override in overrides for part in ("--set", override)]
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """The content of every file of a folder, by its path, without what a clock decided: litter would show."""
+    return {
+        str(file.relative_to(folder)): _content(file) for file in sorted(folder.rglob("*")) if file.is_file()
+    }
+
+
+def assert_same(folder: Path, straight: dict[str, Any]) -> None:
+    """Check that a folder holds what an undisturbed command leaves."""
+    found = results(folder)
+    assert found.keys() == straight.keys(), found.keys() ^ straight.keys()
+    different = {name: (found[name], straight[name]) for name in straight if found[name] != straight[name]}
+    assert not different, different
+
+
+def _content(file: Path) -> Any:
+    match file.suffix:
+        case ".json":
+            return _timeless(json.loads(file.read_text()))
+        case ".jsonl":
+            return [_timeless(json.loads(line)) for line in file.read_text().splitlines()]
+        case ".csv":
+            with file.open() as rows:
+                return [_timeless(row) for row in csv.DictReader(rows)]
+        case ".pt":
+            return dict(_leaves(torch.load(file, weights_only=True)))
+        case _:
+            return file.read_bytes()
+
+
+def _timeless(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {k: _timeless(v) for k, v in value.items() if not any(word in k for word in _OF_THIS_TIME)}
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        bits = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        yield name, (value.dtype, tuple(value.shape), bits)
+    elif isinstance(value, dict | list | tuple):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in parts:
+            yield from _leaves(part, f"{name}.{key}")
+    elif "second" not in name:
+        yield name, value
+
+
+def assert_whole(folder: Path) -> None:
+    """Check that nothing half-written can be taken for whole: what bears its last name can be read."""
+    for file in folder.rglob("*"):
+        if any(part.startswith(".") for part in file.relative_to(folder).parts):
+            continue  # what is being written
+        if file.name == shards.MANIFEST and (file.parent / "pairs").exists():
+            shards.open_corpus(file.parent)
+        elif file.suffix == ".json":
+            runs.read_json(file)
+        elif file.suffix == ".pt":
+            torch.load(file, weights_only=True)

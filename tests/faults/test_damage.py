@@ -1,0 +1,256 @@
+"""One byte changed, a file cut, a file gone: in each kind of file that gramrun writes, found when it is next used.
+
+What is used again is found by a checksum and named in one line, or the change is one that nothing reads (a
+time stamp inside an archive, the spaces of a JSON file): then what is read is what was written.
+"""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from injection import BASELINE, CONFIG, settings
+
+from gramrun import checkpoints, runs
+from gramrun.data import shards
+from gramrun.errors import InputError
+from gramrun.files import read_json, write_json
+
+POSITIONS, POSITIONS_IN_THE_FAST_SUITE = 1000, 60
+SEED = 1
+
+SMALL = settings(
+    "train.steps=40", "train.batch_size=64", "estimator.gramian_batch_size=32", "train.checkpoint_every=20",
+    "evaluation.every=20", "evaluation.inner_products=50", "gram_error.every=10",
+    "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, gramian_batch_size: 16}]",
+)  # fmt: skip
+
+# Each file of a run; the commands that use it, of which each must find the damage; what a command says of it.
+USED = {
+    "t/config.yaml": ("evaluate t", "train --output t --resume", "plot map t --output x.png"),
+    "t/manifest.json": ("evaluate t", "train --output t --resume", "plot map t --output x.png"),
+    "t/metrics.jsonl": ("train --output t --resume", "plot map t --output x.png"),
+    "t/inner_products.csv": ("train --output t --resume", "plot inner-products t --output x.png"),
+    "t/evaluation.json": ("evaluate t", "plot map t --output x.png"),
+    "g/config.yaml": ("plot gram-error g --output x.png", "gram-error --output g --resume"),
+    "g/manifest.json": ("plot theory g --output x.png", "gram-error --output g --resume"),
+    "g/gram_error.csv": ("plot gram-error g --output x.png", "plot trade-off g --output x.png"),
+    "g/trajectory.csv": ("plot theory g --output x.png",),
+    "b/config.yaml": ("evaluate b",),
+    "b/manifest.json": ("evaluate b",),
+    "b/metrics.jsonl": ("evaluate b",),
+    "b/embeddings.npz": ("evaluate b",),
+    "b/evaluation.json": ("evaluate b",),
+}
+WHAT_TO_DO = ("--force", "from a copy", "remove it and evaluate again", "`gramrun train` makes one")
+
+
+@pytest.fixture
+def written(gramrun, corpus_path, tmp_path):
+    """A training run t, a gram-error run g and a baseline b, in the folder that commands run in."""
+    data = settings(f"data.path={corpus_path}")
+    for line in (
+        ("train", "--config", CONFIG, *SMALL, *data, "--output", "t"),
+        ("evaluate", "t"),
+        ("gram-error", "--config", CONFIG, *SMALL, *data, "--output", "g"),
+        ("baseline", "--config", BASELINE, *data, "--output", "b"),
+    ):
+        code, _, err = gramrun(*line)
+        assert code == 0, err
+    return tmp_path
+
+
+def changed(content: bytes, position: int, bit: int) -> bytes:
+    copy = bytearray(content)
+    copy[position] ^= 1 << bit
+    return bytes(copy)
+
+
+def test_every_kind_of_file_is_listed(written):
+    """Else one that is added later would go without."""
+    found = {str(f.relative_to(written)) for f in written.rglob("*") if f.is_file()}
+    checkpoints_of = {name for name in found if "/checkpoints/step-" in name}  # test_checkpoints.py
+    assert found - checkpoints_of == set(USED)
+    assert checkpoints_of
+
+
+@pytest.mark.parametrize("name", USED)
+def test_damage_is_named_by_whoever_uses_the_file(gramrun, written, name):
+    file = written / name
+    whole = file.read_bytes()
+    others = {f: f.read_bytes() for f in written.rglob("*") if f.is_file() and f != file}
+    middle = whole.index(b"0.") + 2 if b"0." in whole else len(whole) // 2  # of a number, where there is one
+    damages = {
+        "a bit": changed(whole, middle, 0),
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+        "gone": None,
+    }
+    for damage, content in damages.items():
+        for command in USED[name]:
+            if content is None:
+                file.unlink(missing_ok=True)
+            else:
+                file.write_bytes(content)
+            code, out, err = gramrun(*command.split())
+            if damage == "gone" and name.endswith("evaluation.json"):  # not measured yet, or any more
+                assert code == 0
+            else:
+                assert code == 2, (damage, command, out, err)
+                assert err.count("\n") == 1 and err.startswith("gramrun: "), err
+                assert file.name in err
+                assert any(words in err for words in WHAT_TO_DO), err
+                assert {f: f.read_bytes() for f in others} == others, (damage, command)
+            for new in (written / "x.png", file):
+                new.unlink(missing_ok=True)
+            file.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "positions", [POSITIONS_IN_THE_FAST_SUITE, pytest.param(POSITIONS, marks=pytest.mark.slow)]
+)
+def test_no_byte_changes_what_is_read(written, positions, record_property):
+    """Random bits anywhere, in every file: refused, or read as before."""
+
+    def read(name):
+        path = written / name.split("/")[0]
+        run = runs.open_baseline(path) if runs.is_baseline(path) else runs.open_run(path)
+        if name.endswith("evaluation.json"):
+            return read_json(path / "evaluation.json")
+        if name.endswith("manifest.json"):
+            return {k: v for k, v in run.manifest.items() if k in before["keys"]}
+        return run.config, run.file(Path(name).name).read_bytes()
+
+    draw = random.Random(SEED)
+    refused = harmless = 0
+    for name in USED:
+        before = {"keys": set(read_json(written / name)) if name.endswith("manifest.json") else set()}
+        whole, expected = (written / name).read_bytes(), read(name)
+        for _ in range(positions):
+            (written / name).write_bytes(changed(whole, draw.randrange(len(whole)), draw.randrange(8)))
+            try:
+                found = read(name)
+            except InputError:
+                refused += 1
+            else:
+                harmless += 1
+                assert name.endswith(".json"), name  # spaces, or the name of the checksum
+                assert found == expected
+        (written / name).write_bytes(whole)
+    record_property("bytes", f"{refused} refused, {harmless} harmless")
+    print(f"{refused} changes refused, {harmless} read as before, seed {SEED}")
+    assert refused > 20 * harmless or harmless < positions
+
+
+def test_each_file_of_a_corpus(corpus_path, tmp_path, gramrun):
+    """Every array, vocabulary and the manifest: by whoever opens the corpus, and by prepare itself."""
+    folder = tmp_path / "d"
+    assert gramrun("prepare", "synthetic", "--output", "d", *settings("synthetic.left_items=50"))[0] == 0
+    files = sorted(f for f in folder.rglob("*") if f.is_file())
+    assert {f.suffix for f in files} == {".npy", ".parquet", ".json"}
+    draw = random.Random(SEED)
+    for file in files:
+        whole = file.read_bytes()
+        some = sorted({0, 1, 8, 100, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))})
+        for position in some:
+            file.write_bytes(changed(whole, min(position, len(whole) - 1), draw.randrange(8)))
+            try:
+                manifest, message = shards.open_corpus(folder).manifest, None
+            except InputError as error:
+                manifest, message = None, str(error)
+            file.write_bytes(whole)
+            if message is None:  # the name of the checksum, or a space
+                assert file.name == shards.MANIFEST
+                assert manifest.items() >= shards.read_manifest(folder).items()
+            else:
+                assert message.startswith(f"{file}: ")
+                assert "prepare the corpus again with --force" in message
+        file.write_bytes(whole[:-1])
+        code, _, err = gramrun("prepare", "synthetic", "--output", "d", *settings("synthetic.left_items=50"))
+        assert (code, err.count("\n"), file.name in err) == (2, 1, True), err
+        file.write_bytes(whole)
+    assert gramrun("prepare", "synthetic", "--output", "d", *settings("synthetic.left_items=50"))[0] == 0
+
+
+def test_a_checkpoint_that_is_gone_or_damaged(gramrun, written, caplog):
+    """evaluate and --resume fall back on the one before and say so; with none whole they stop, or start again."""
+    older, newest = sorted((written / "t" / "checkpoints").iterdir())
+    content = newest.read_bytes()
+    newest.write_bytes(changed(content, len(content) // 2, 3))
+    assert gramrun("evaluate", "t")[0] == 0
+    assert f"{newest.relative_to(written)}: torn or damaged checkpoint" in caplog.text
+    assert read_json(written / "t" / "evaluation.json")["validation"]["step"] == 20
+    older.write_bytes(b"")
+    for command in (["evaluate", "t"], ["train", "--output", "t", "--resume"]):
+        code, _, err = gramrun(*command)
+        assert (code, "none of its 2 checkpoints is whole; start anew with --force" in err) == (2, True)
+    older.unlink(), newest.unlink()
+    code, _, err = gramrun("evaluate", "t")
+    assert (code, "has no checkpoint yet; train it first" in err) == (2, True)
+    caplog.clear()
+    assert gramrun("train", "--output", "t", "--resume")[0] == 0
+    assert "t: has no checkpoint any more, or had none yet; starts again at step 0" in caplog.text
+    assert checkpoints.load(newest)["trainer"]["step"] == 40
+
+
+def test_damaged_runs_can_be_replaced(gramrun, written, corpus_path):
+    """The remedy that the message names."""
+    for name, command in (("t", "train"), ("g", "gram-error")):
+        (written / name / "manifest.json").write_text("{")
+        line = (command, "--config", CONFIG, *SMALL, *settings(f"data.path={corpus_path}"), "--output", name)
+        assert gramrun(*line)[0] == 2
+        assert gramrun(*line, "--force")[0] == 0
+
+
+def test_older_folders_without_checksums_are_read(gramrun, written, corpus_path):
+    """As versions before this wrote them: runs without `files`, JSON without `checksum`."""
+
+    def age(file):
+        content = {k: v for k, v in json.loads(file.read_text()).items() if k not in ("checksum", "files")}
+        file.write_text(json.dumps(content))
+
+    for name in ("t/manifest.json", "t/evaluation.json", "g/manifest.json", "b/manifest.json"):
+        age(written / name)
+    shutil.copytree(corpus_path, written / "old")
+    manifest = json.loads((written / "old" / shards.MANIFEST).read_text())
+    del manifest["checksum"]
+    (written / "old" / shards.MANIFEST).write_text(json.dumps(manifest))
+    assert shards.open_corpus(written / "old").content_hash == manifest["content_hash"]
+    for line in ("evaluate t", "plot map t --output x.png", "plot theory g --output x.png", "evaluate b",
+                 "train --output t --resume --set train.steps=60"):  # fmt: skip
+        code, _, err = gramrun(*line.split())
+        assert (code, err) == (0, "")
+    assert set(runs.open_run(written / "t").manifest["files"]) >= {"config.yaml", "metrics.jsonl"}
+
+
+def test_a_killed_runs_records_may_go_on(gramrun, written):
+    """While a run goes on, nothing is recorded of what grows; and its torn last lines are not read."""
+    run = runs.open_run(written / "t")
+    run.update_manifest(status="running", files={})
+    for name in ("metrics.jsonl", "inner_products.csv"):
+        with (run.path / name).open("a") as file:
+            file.write((run.path / name).read_text().splitlines()[-1][:-3])
+    assert [record["step"] for record in run.metrics()] == [20, 40]
+    assert gramrun("plot", "inner-products", "t", "--output", "x.png")[0] == 0
+    assert gramrun("train", "--output", "t", "--resume", "--set", "train.steps=60")[0] == 0
+    assert [record["step"] for record in run.metrics()] == [20, 40, 60]
+
+
+def test_content_and_not_layout_is_sealed(tmp_path):
+    file = tmp_path / "x.json"
+    content = {"b": [1, 2.5, None, {"é": "ü"}], "a": {"2": 1, "10": float("inf")}}
+    write_json(file, content)
+    assert read_json(file) == content
+    file.write_text(json.dumps(dict(reversed(json.loads(file.read_text()).items())), indent=7))
+    assert read_json(file) == content
+    write_json(file, {2: "a", 10: "b"})  # keys become text, and sort otherwise
+    assert read_json(file) == {"2": "a", "10": "b"}
+    for damaged in ("", "{", "[]", "null", '{"a": 1, "checksum": "0"}', "[" * 100_000, "\udc80"):
+        file.write_bytes(damaged.encode(errors="surrogateescape"))
+        with pytest.raises(InputError, match="damaged"):
+            read_json(file)
+    os.unlink(file)
+    with pytest.raises(InputError, match="missing; bring it back"):
+        read_json(file)
