@@ -13,6 +13,7 @@ FREE = {
     "gramrun.compiled",
     "gramrun.processes",
     "gramrun.schema",
+    "gramrun.locks",
 }  # what every room may use
 
 

@@ -18,6 +18,7 @@ import requests
 from tqdm import tqdm
 
 from gramrun.errors import InputError, RunError
+from gramrun.locks import locked
 
 USER_AGENT = "gramrun (reproduction of arXiv:1807.07187)"
 # Attempts in a row that bring no byte before a download is given up.
@@ -51,13 +52,17 @@ class _BrokenOffError(Exception):
 
 
 class _Session(requests.Session):
-    """Follows a redirect to another host only where the connection to it is encrypted."""
+    """Follows a redirect to another host, or from https, only where the connection to it is encrypted."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         target = super().get_redirect_target(resp)
         if target is not None:
-            to = urlsplit(urljoin(resp.url, target))
-            if to.scheme != "https" and to.hostname != urlsplit(resp.url).hostname:
+            here, to = urlsplit(resp.url), urlsplit(urljoin(resp.url, target))
+            if to.scheme not in ("http", "https"):
+                raise DownloadError(f"{resp.url}: leads to {to.geturl()}, which is no web address")
+            if here.scheme == "https" and to.scheme != "https":
+                raise DownloadError(f"{resp.url}: leads out of https, to {to.geturl()}")
+            if to.scheme != "https" and to.hostname != here.hostname:
                 raise DownloadError(f"{resp.url}: leads to {to.geturl()}, another host without https")
         return target
 
@@ -86,24 +91,26 @@ def fetch(
     Raises:
         NotThereError: the server says that there is no such file.
         DownloadError: the server does not give the file, or gives the wrong one twice.
+        InputError: another process is downloading it.
         RunError: the file cannot be written.
     """
     part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for last in (False, True):
-            _complete(address, part, user_agent, target.name, progress)
-            try:
-                check(part)
-            except InputError as error:
+        with locked(target):
+            for last in (False, True):
+                _complete(address, part, user_agent, target.name, progress)
+                try:
+                    check(part)
+                except InputError as error:
+                    _discard(part)
+                    if last:
+                        raise DownloadError(f"{address}: gives a wrong file ({error})") from error
+                    _logger.warning("%s: gave a wrong file, downloading it again", address)
+                    continue
+                part.replace(target)
                 _discard(part)
-                if last:
-                    raise DownloadError(f"{address}: gives a wrong file ({error})") from error
-                _logger.warning("%s: gave a wrong file, downloading it again", address)
-                continue
-            part.replace(target)
-            _discard(part)
-            return
+                return
     except OSError as error:  # of the disk: what the network raises became a DownloadError below
         raise RunError(f"{part}: cannot be written ({error.strerror}); check disk and rights") from error
 
@@ -147,6 +154,8 @@ def _attempt(address: str, part: Path, user_agent: str, label: str, progress: bo
             if start == 0:
                 _remember_version(response, validator)
             _write(response, part, start, label, progress)
+    except requests.TooManyRedirects as error:  # again and again, however often it is asked
+        raise DownloadError(f"{address}: leads in a circle, or through too many other addresses") from error
     except requests.RequestException as error:
         raise _BrokenOffError(_reason(error)) from error
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+import requests
 from local_server import CONTENT, SENT, Server, busy, not_found, rest, send, stalled, truncated, whole
 
 from gramrun.data import download
 from gramrun.data.download import DownloadError, fetch
 from gramrun.errors import InputError, RunError
+from gramrun.locks import locked
 
 
 def is_content(file: Path) -> None:
@@ -119,6 +123,69 @@ def test_follows_redirects_but_not_to_an_open_connection_elsewhere(server: Serve
     server.answers = [lambda request: send(request, 302, b"", Location=elsewhere), whole()]
     with pytest.raises(DownloadError, match="leads to http://localhost:.* another host without https"):
         fetch(server.address, tmp_path / "file", is_content)
+
+
+@pytest.mark.parametrize("target", ["ftp://127.0.0.1/file", "file:///etc/passwd", "data:,x"])
+def test_follows_no_redirect_to_another_scheme(server: Server, tmp_path: Path, target: str) -> None:
+    server.answers = [lambda request: send(request, 302, b"", Location=target)]
+    with pytest.raises(DownloadError, match=f"leads to {target}, which is no web address"):
+        fetch(f"{server.address}file", tmp_path / "file", is_content)
+    assert len(server.requests) == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_follows_no_redirect_out_of_https() -> None:
+    """Also on the same host: what comes then may be anybody's."""
+    answer = requests.Response()
+    answer.status_code, answer.url = 302, "https://example.org/file"
+    for target, allowed in (
+        ("http://example.org/file", False),
+        ("https://other.org/file", True),
+        ("/other", True),
+        ("//other.org/file", True),
+    ):
+        answer.headers["Location"] = target
+        if allowed:
+            assert download._Session().get_redirect_target(answer) == target
+        else:
+            with pytest.raises(DownloadError, match="leads out of https, to http://example.org/file"):
+                download._Session().get_redirect_target(answer)
+
+
+def test_a_redirect_loop_is_no_reason_to_insist(server: Server, tmp_path: Path) -> None:
+    server.routes = {
+        "/a": [lambda request: send(request, 302, b"", Location="/b")],
+        "/b": [lambda request: send(request, 301, b"", Location="/a")],
+    }
+    with pytest.raises(DownloadError, match="/a: leads in a circle"):
+        fetch(f"{server.address}a", tmp_path / "file", is_content)
+    assert len(server.requests) <= 32, "one attempt"
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_stall_that_never_ends(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(download, "FIRST_PAUSE_SECONDS", 0.01)
+
+    def silent(request: BaseHTTPRequestHandler) -> None:
+        request.nearly_answered()  # type: ignore[attr-defined]
+        time.sleep(0.3)
+
+    server.answers = [silent]
+    with pytest.raises(DownloadError, match="no answer for 0.1 s"):
+        fetch(f"{server.address}file", tmp_path / "file", is_content)
+    assert len(server.requests) == download.ATTEMPTS
+    assert not any(tmp_path.iterdir())
+
+
+def test_one_download_of_a_file_at_a_time(server: Server, tmp_path: Path) -> None:
+    """Two would write one part."""
+    server.answers = [whole()]
+    with locked(tmp_path / "file"), pytest.raises(InputError, match="is being written by process"):
+        fetch(f"{server.address}file", tmp_path / "file", is_content)
+    assert not server.requests
+    fetch(f"{server.address}file", tmp_path / "file", is_content)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_unreachable_server_and_unwritable_folder(server: Server, tmp_path: Path) -> None:
