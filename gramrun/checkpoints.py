@@ -51,7 +51,10 @@ def save(run: Run, trainer: Trainer, **extra: Any) -> Path:
     remove_orphans_in(path.parent)
     sync_files(run.path)  # the records up to this step first: those of a resumed run begin after it
     with new_file(path) as temporary:
-        torch.save(state, temporary)
+        try:
+            torch.save(state, temporary)
+        except RuntimeError as error:  # all that torch says of a disk that takes no more
+            raise OSError("a write was cut short") from error
     run.drop_checkpoints(run.config.train.checkpoints_kept)
     return path
 

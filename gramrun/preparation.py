@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,31 +51,20 @@ def prepare_corpus(
     origin = started(lambda: _origin(name, config, found, fraction))
     if _is_occupied(output, force):
         return _existing(output, origin()["fingerprint"]), False
-    with locked(output):
-        if _is_occupied(output, force):  # since another process has prepared it, a moment ago
-            return _existing(output, origin()["fingerprint"]), False
-        return _written(config, found, origin, output, fraction, seed), True
-
-
-def _written(
-    config: PrepareConfig,
-    found: Found,
-    origin: Callable[[], dict[str, Any]],
-    output: Path,
-    fraction: float,
-    seed: int,
-) -> dict[str, Any]:
-    """Read the corpus, write its shards, and return their manifest."""
-    corpus = found.read()
-    if config.split.tuning_fraction is not None:
-        corpus = without_validation(corpus, fraction, seed)
-        fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
     try:
-        return shards.write_corpus(
-            corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin()
-        )
+        with locked(output):
+            if _is_occupied(output, force):  # since another process has prepared it, a moment ago
+                return _existing(output, origin()["fingerprint"]), False
+            corpus = found.read()
+            if config.split.tuning_fraction is not None:
+                corpus = without_validation(corpus, fraction, seed)
+                fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
+            manifest = shards.write_corpus(
+                corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin()
+            )
     except RunError as error:  # nothing ran yet: what cannot be used is the place
         raise InputError(f"{error}; make room, or choose another --output") from error
+    return manifest, True
 
 
 def describe(manifest: Mapping[str, Any]) -> list[str]:

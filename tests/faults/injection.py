@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,17 @@ class Command:
 
     def __init__(self, folder: Path, *arguments: object, before: Callable[[], None] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.log = folder.parent / f"{folder.name}.log"
-        here, there = PROCESSES.Pipe(duplex=False)
+        # Pipes, which take what it says also where no file can be written.
+        pipes = [PROCESSES.Pipe(duplex=False) for _ in range(3)]
+        begun, *self.outputs = (here for here, _ in pipes)
         line = [str(argument) for argument in arguments]
-        self.process = PROCESSES.Process(target=_run, args=(folder, line, self.log, there, before))
+        target = (folder, line, [there for _, there in pipes], before)
+        self.process = PROCESSES.Process(target=_run, args=target)
         self.process.start()
-        there.close()
-        here.recv()
-        here.close()
+        for _, there in pipes:
+            there.close()
+        begun.recv()
+        begun.close()
 
     @property
     def number(self) -> int:
@@ -85,8 +89,8 @@ class Command:
         """Wait until it has ended."""
         self.process.join(120)
         assert self.process.exitcode is not None, "it hangs"
-        out, err = (self.log.with_suffix(suffix) for suffix in (".out", ".err"))
-        return Outcome(self.process.exitcode, out.read_text(), err.read_text())
+        texts = [_drained(output) for output in self.outputs]
+        return Outcome(self.process.exitcode, *texts)
 
     def kill(self, signal_number: int = signal.SIGKILL) -> bool:
         """Send it a signal and wait until it has ended; return whether that was what ended it."""
@@ -101,13 +105,20 @@ class Command:
             time.sleep(0.002)
 
 
+def _drained(output: Connection) -> str:
+    """What a process that has ended has written to a pipe."""
+    with open(os.dup(output.fileno()), "rb") as file:
+        return file.read().decode()
+
+
 def _run(
-    folder: Path, arguments: list[str], log: Path, begun: Any, before: Callable[[], None] | None
+    folder: Path, arguments: list[str], pipes: list[Connection], before: Callable[[], None] | None
 ) -> None:
     os.chdir(folder)
-    for descriptor, suffix in ((1, ".out"), (2, ".err")):
-        file = os.open(log.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, descriptor)
+    begun, *outputs = pipes
+    for descriptor, output in zip((1, 2), outputs, strict=True):
+        os.dup2(output.fileno(), descriptor)
+        output.close()
     os.environ.pop("GRAMRUN_RAW", None)
     torch.set_num_threads(1)
     if before:
