@@ -34,7 +34,7 @@ from gramrun.data import shards
 SHORT = settings("train.steps=60", "train.batch_size=64", "estimator.gramian_batch_size=32",
                  "train.checkpoint_every=10", "evaluation.every=20", "gram_error.every=5",
                  "gram_error.estimators=[{name: sogram, gramian_batch_size: 16}]")  # fmt: skip
-LONG = settings("train.steps=4000", "train.checkpoint_every=200", "evaluation.every=2000")
+LONG = settings("train.steps=2000", "train.checkpoint_every=200", "evaluation.every=1000")
 
 
 class Tmpfs:
@@ -112,7 +112,12 @@ def mounted(path: Path, size: str):
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-@pytest.fixture(params=[Tmpfs, SmallFiles], ids=["tmpfs", "file sizes"])
+@pytest.fixture(
+    params=[
+        pytest.param(Tmpfs, id="tmpfs"),
+        pytest.param(SmallFiles, id="file sizes", marks=pytest.mark.slow if os.geteuid() == 0 else ()),
+    ]
+)
 def disk(request, tmp_path):
     path = tmp_path / "disk"
     if request.param is SmallFiles:
@@ -163,13 +168,29 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("left", [0, 4096, 16384])
+@pytest.fixture(scope="module")
+def undisturbed(corpus_path, tmp_path_factory):
+    """Give what a command leaves where nothing is in its way, made once."""
+    made = {}
+
+    def results_of(name: str, line: list) -> dict:
+        if name not in made:
+            folder = tmp_path_factory.mktemp("straight") / "f"
+            succeed(folder, *line)
+            made[name] = results(folder)
+        return made[name]
+
+    return results_of
+
+
+@pytest.mark.parametrize(
+    "left", [4096, pytest.param(0, marks=pytest.mark.slow), pytest.param(16384, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_new_folder_is_whole_or_can_be_gone_on_with(disk, corpus_path, tmp_path, name, left):
+def test_a_new_folder_is_whole_or_can_be_gone_on_with(disk, corpus_path, undisturbed, name, left):
     """With no room at all, or so little that it ends in the middle."""
     line = [*WRITERS[name], *(data(corpus_path) if name != "prepare" else [])]
-    straight = tmp_path / "straight"
-    succeed(straight, *line)
+    expected = undisturbed(name, line)
     folder = disk.path / "f"
     folder.mkdir()
     disk.fill(left)
@@ -189,7 +210,7 @@ def test_a_new_folder_is_whole_or_can_be_gone_on_with(disk, corpus_path, tmp_pat
     if not (begun and name == "baseline"):
         outcome = disk.start(folder, *line, *going_on).end()
         assert outcome.code == 0, outcome.err
-    assert_same(folder, results(straight))
+    assert_same(folder, expected)
 
 
 def test_evaluate_and_plot_keep_what_was_there(disk, corpus_path, tmp_path):
