@@ -146,7 +146,11 @@ def _newest(run: Run) -> tuple[Path, dict[str, Any]] | None:
     for path in reversed(paths):
         try:
             state = load(path)
-        except TornCheckpoint as error:
+        except InputError as error:
+            if not path.exists():  # a training that goes on has a newer one
+                return _newest(run)
+            if not isinstance(error, TornCheckpoint):
+                raise
             _log.warning("%s; falling back on the one before", error)
             continue
         if state["identity"] != identity(run):

@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from gramrun.errors import InputError
+from gramrun.files import remove_orphans
 
 PANEL_WIDTH = 3.3  # inches: one column of a two-column page
 PANEL_HEIGHT = 2.2
@@ -57,10 +58,11 @@ def save(figure: Figure, path: Path) -> None:
     file_format = path.suffix.lower().removeprefix(".")
     if file_format not in SAVE_METADATA:
         raise InputError(f'cannot plot to {path}: end its name in .png, .svg or .pdf, not "{path.suffix}"')
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
     # A salt makes the ids inside an SVG a function of the drawing; without it they are random.
     settings: dict[Any, Any] = {"svg.hashsalt": "gramrun", "pdf.fonttype": 42}
     try:
+        remove_orphans(path)
         with mpl.rc_context(settings):
             metadata = SAVE_METADATA[file_format]
             figure.savefig(unfinished, format=file_format, dpi=300, metadata=metadata)

@@ -60,13 +60,14 @@ def commands(corpus_path):
         "train": [["train", "--config", CONFIG, *TRAINING, *data(corpus_path), "--output", "r"]],
         "gram-error": [["gram-error", "--config", CONFIG, *TRAINING, *data(corpus_path), "--output", "r"]],
         "evaluate": [["evaluate", "r", "--full"]],
+        "plot": [["plot", "map", "r", "--output", "map.pdf"]],
         "baseline": [["baseline", "--config", BASELINE, *data(corpus_path), "--output", "r"]],
     }
 
 
 def make_ready(folder: Path, command: str, trained: Path) -> None:
     """What is there before the command."""
-    if command == "evaluate":
+    if command in ("evaluate", "plot"):
         shutil.copytree(trained, folder)
         return
     (folder / "mine").mkdir(parents=True)
@@ -81,7 +82,7 @@ def going_on(folder: Path, arguments: list) -> list:
 
 
 @pytest.mark.parametrize("kills", [KILLS_IN_THE_FAST_SUITE, pytest.param(KILLS, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("command", ["prepare", "train", "gram-error", "evaluate", "baseline"])
+@pytest.mark.parametrize("command", ["prepare", "train", "gram-error", "evaluate", "baseline", "plot"])
 def test_killed_at_random_moments(corpus_path, trained, tmp_path, command, kills, record_property):
     lines, straight, seconds = commands(corpus_path)[command], [], []
     for number, line in enumerate(lines):

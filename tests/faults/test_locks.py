@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from injection import BASELINE, CONFIG, Command, gramrun, settings, succeed
 
-from gramrun import runs
+from gramrun import checkpoints, runs
 from gramrun.errors import InputError, RunError
 from gramrun.locks import locked
 
@@ -74,6 +74,19 @@ def test_readers_and_dry_runs_take_no_lock(training, corpus_path):
     succeed(folder, "evaluate", "r")
     succeed(folder, *lines(corpus_path)["train"], "--dry-run")
     assert first.running()
+
+
+def test_the_newest_checkpoint_is_read_while_newer_ones_replace_it(corpus_path, tmp_path):
+    """One is kept, and each step makes another: what has just been listed may be gone."""
+    line = lines(corpus_path)["train"]
+    often = settings("train.checkpoint_every=1", "train.checkpoints_kept=1")
+    command = Command(tmp_path / "f", *line, *often)
+    command.wait_for(lambda: list((tmp_path / "f").glob("r/checkpoints/step-*.pt")))
+    run = runs.open_run(tmp_path / "f" / "r")
+    steps = [checkpoints.load_newest(run)["trainer"]["step"] for _ in range(100)]
+    assert steps == sorted(steps)
+    assert steps[-1] > steps[0]
+    assert command.kill()
 
 
 @pytest.mark.parametrize("name", ["prepare", "gram-error", "baseline"])
