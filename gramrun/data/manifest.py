@@ -7,6 +7,7 @@ outside of others, and compiled loops do not look.
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Protocol

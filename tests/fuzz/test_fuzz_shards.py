@@ -187,6 +187,8 @@ def test_any_array_fits_the_others_or_is_refused(examples, folder):
             st.binary(max_size=40),
         ),
     )
+    @example("left/frequency.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': (\n     ")
+    @example("left/frequency.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '''    ")
     def check(name, damage):
         if isinstance(damage, tuple):
             if not name.endswith(".npy"):
