@@ -21,15 +21,9 @@ from gramrun.errors import InputError
 _REMEDY = "prepare the corpus again with --force"
 # What numpy raises for a file that is no array, whatever its header says.
 UNREADABLE = (
-    ValueError,
-    OSError,
-    EOFError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-)
+    ValueError, OSError, EOFError, TypeError, LookupError, OverflowError, RecursionError, MemoryError,
+    SyntaxError, tokenize.TokenError,
+)  # fmt: skip
 
 
 def _inside(name: str) -> str:
