@@ -15,11 +15,9 @@ Not changed are annotations, decorators, docstrings, `len` and `isinstance` (as 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.abc
 import importlib.util
 import inspect
-import io
 import json
 import os
 import random
@@ -27,6 +25,7 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
@@ -218,18 +217,29 @@ def _function(value: object) -> FunctionType | None:
 
 
 class Grafted:
-    """A pytest plugin that, in place of running the tests once, runs them for each mutant in a child."""
+    """A pytest plugin that, in place of running the tests once, runs them for each mutant in a child.
 
-    def __init__(self, path: Path, sources: Sequence[str]) -> None:
-        self.path, self.sources, self.outcomes = path, sources, []
-        self.time_out = 600.0
+    Args:
+        path: the module.
+        chosen: the mutants.
+        report: is told of each what became of it.
+    """
+
+    def __init__(self, path: Path, chosen: Sequence[Mutant], report: Callable[[Mutant, str], None]) -> None:
+        self.path, self.chosen, self.report = path, chosen, report
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        for source in self.sources:
-            started = time.monotonic()
-            self.outcomes.append(forked(lambda: self._child(session, source), self.time_out))  # noqa: B023
-            if len(self.outcomes) == 1:  # the text as it is
-                self.time_out = 20 + 5 * (time.monotonic() - started)
+        started = time.monotonic()
+        unchanged = self.path.read_text(encoding="utf-8")
+        if forked(lambda: self._child(session, unchanged), 600) != "survived":
+            pytest.exit(f"{self.path}: its tests fail, or take above ten minutes, without any change", 1)
+        time_out = 30 + 5 * (time.monotonic() - started)
+        for mutant in self.chosen:
+            source = mutant.source
+            outcome = forked(lambda: self._child(session, source), time_out)  # noqa: B023
+            if outcome == "survived":
+                outcome = forked(lambda: imported(self.path, source), time_out)  # noqa: B023
+            self.report(mutant, outcome)
         return True
 
     def _child(self, session: pytest.Session, source: str) -> int:
@@ -253,7 +263,7 @@ def imported(path: Path, source: str) -> int:
 def arguments(path: Path) -> list[str]:
     """What pytest is told: the module's tests, up to the first that fails."""
     module = path.relative_to(ROOT / "gramrun")
-    options = ["-x", "-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    options = ["-x", "-qq", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     options.append("--noconftest")  # none of these tests takes its fixtures, which load the whole package
     options += [
         "-W",
@@ -262,19 +272,31 @@ def arguments(path: Path) -> list[str]:
     return [*options, *(str(ROOT / "tests" / module.parent / name) for name in TESTS[str(module)])]
 
 
-def outcomes(module: str, sources: Sequence[str]) -> list[str]:
-    """What becomes of each mutant of a module."""
-    path = ROOT / "gramrun" / module
-    plugin = Grafted(path, [path.read_text(encoding="utf-8"), *sources])
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(arguments(path), plugins=[plugin])
-    if plugin.outcomes[:1] != ["survived"]:
-        sys.exit(f"{module}: its tests fail, or take above ten minutes, without any change")
-    found = plugin.outcomes[1:]
-    for i, source in enumerate(sources):
-        if found[i] == "survived":
-            found[i] = forked(lambda: imported(path, source), plugin.time_out + 60)  # noqa: B023
-    return found
+def test(module: str, sample: int | None, seed: int, output: Path | None) -> None:
+    """Test a module's mutants, or a sample of them; print those that were not killed, and the counts."""
+    started, path, counts = time.monotonic(), ROOT / "gramrun" / module, Counter[str]()
+    every = list(mutants(path))
+    chosen = every if sample is None else random.Random(seed).sample(every, min(sample, len(every)))
+
+    def report(mutant: Mutant, outcome: str) -> None:
+        counts[outcome] += 1
+        if outcome != "killed":
+            print(
+                f"{module}:{mutant.line} {outcome}\n    - {mutant.before}\n    + {mutant.after}", flush=True
+            )
+        if output is not None:
+            record = {"module": module, "line": mutant.line, "outcome": outcome}
+            with output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record | {"before": mutant.before, "after": mutant.after}) + "\n")
+
+    pytest.main(arguments(path), plugins=[Grafted(path, chosen, report)])
+    if counts.total() < len(chosen):
+        sys.exit(1)  # pytest has said why
+    counted = ", ".join(f"{counts[kind]} {kind}" for kind in ("killed", "timed out", "survived"))
+    minutes = (time.monotonic() - started) / 60
+    print(
+        f"{module}: {counts.total()} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)", flush=True
+    )
 
 
 def main() -> None:
@@ -292,25 +314,7 @@ def main() -> None:
         "mutants", deadline=None, phases=phases, database=None, derandomize=True
     )
     for module in asked.modules:
-        started = time.monotonic()
-        every = list(mutants(ROOT / "gramrun" / module))
-        chosen = range(len(every))
-        if asked.sample is not None and asked.sample < len(every):
-            chosen = sorted(random.Random(asked.seed).sample(chosen, asked.sample))
-        found = outcomes(module, [every[number].source for number in chosen])
-        for number, outcome in zip(chosen, found, strict=True):
-            mutant = every[number]
-            if outcome != "killed":
-                print(f"{module}:{mutant.line} {outcome}\n    - {mutant.before}\n    + {mutant.after}")
-            if asked.output is not None:
-                record = {"module": module, "number": number, "line": mutant.line, "outcome": outcome}
-                with asked.output.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record | {"before": mutant.before, "after": mutant.after}) + "\n")
-        counted = ", ".join(f"{found.count(kind)} {kind}" for kind in ("killed", "timed out", "survived"))
-        minutes = (time.monotonic() - started) / 60
-        print(
-            f"{module}: {len(found)} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)", flush=True
-        )
+        test(module, asked.sample, asked.seed, asked.output)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ import torch
 from enumeration import GAMMAS, WEIGHT_ERROR, advance, definition, embeddings, mean, observing
 
 from gramrun.gramian import CacheOptions
-from gramrun.gramian.batch import GramianBatch
+from gramrun.gramian.batch import GramianBatch, batch_moments
+from gramrun.gramian.sampling import Sampling
 from gramrun.gramian.schedule import AlphaSchedule
+from gramrun.gramian.sogram import SOGram
 
 ALPHA = 0.3
 Q = 1 - ALPHA
@@ -206,6 +208,24 @@ def test_only_an_exact_start_begins_at_the_gramian(form):
     estimator = corpus.started(make(form, 1.0, companion_dim=2), embeddings(1), embeddings(2, dim=2))
     expected = definition(embeddings(1), 1.0, embeddings(2, dim=2)) * (form == "exact start")
     torch.testing.assert_close(estimator.moments, expected, atol=WEIGHT_ERROR, rtol=0)
+
+
+def test_without_options_it_is_the_paper_s():
+    """Algorithm 2: Ĝ(1) = α_1 times the first batch's Gramian, nothing mended."""
+    estimator = SOGram(corpus.DIM, corpus.population(1.0), AlphaSchedule(ALPHA), Sampling(corpus.DIM))
+    batch = corpus.pair_draws(2)[6].batch(embeddings(1).float())
+    estimator.observe(batch)
+    torch.testing.assert_close(estimator.gramian, ALPHA * batch_moments(batch))
+
+
+def test_debiasing_is_exact_where_the_weights_are_tiny():
+    """c_t = 1 − (1 − α)^t for α = 10⁻⁶, also of an estimator in float32, where 1 − α alone is off by 1 % of α."""
+    schedule = AlphaSchedule(1e-6)
+    estimator = SOGram(corpus.DIM, corpus.population(1.0), schedule, Sampling(corpus.DIM), debias=True)
+    batch = corpus.pair_draws(2)[6].batch(embeddings(1).float())
+    for _ in range(3):
+        estimator.observe(batch)
+        torch.testing.assert_close(estimator.gramian, batch_moments(batch), rtol=1e-5, atol=1e-6)
 
 
 def test_two_mends_at_once_are_refused():
