@@ -60,7 +60,7 @@ TESTS = {  # the test files that ought to notice, the likeliest first
     "gramian/batch.py": [*CORE, "test_surrogate.py"],
     "gramian/cache.py": ["test_caches.py"],
     "gramian/control_variate.py": ["test_control_variate.py", "test_contracts.py"],
-    "gramian/estimator.py": [*CORE, "test_contracts.py"],
+    "gramian/estimator.py": [*CORE, "test_sogram.py", "test_control_variate.py", "test_contracts.py"],
     "gramian/exact.py": ["test_exact.py", "test_contracts.py"],
     "gramian/low_rank_prior.py": ["test_low_rank_prior.py"],
     "gramian/population.py": ["test_population.py"],

@@ -145,6 +145,19 @@ def test_an_item_s_cache_is_as_fresh_as_the_freshest_of_its_pairs():
     assert older > 0
 
 
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("beta", ["1/n", "1"])
+def test_a_side_of_one_item_is_exact_at_once(beta, gamma):
+    """Its only embedding is the whole Gramian, however often a batch holds it."""
+    population = make_population(torch.zeros(3, dtype=torch.int64), 1, gamma)
+    estimator = make_estimator("sagram", embedding_dim=2, population=population, beta=beta)
+    estimator.start([GramianBatch(torch.tensor([0]), torch.tensor([[5.0, -1.0]]))])
+    u = torch.tensor([[1.0, 2.0]])
+    estimator.observe(GramianBatch(torch.tensor([0, 0]), u.repeat(2, 1), pairs=torch.tensor([1, 1])))
+    torch.testing.assert_close(estimator.gramian, u.T @ u)
+    torch.testing.assert_close(estimator.cache_moments.float(), u.T @ u)
+
+
 def test_projection_is_the_nearest_psd_matrix():
     generator = torch.Generator().manual_seed(10)
     for _ in range(20):
