@@ -19,14 +19,10 @@ import toys
 import typer
 from pages import Block, Command
 
-from gramrun import runs
 from gramrun.cli import app
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
 from gramrun.config_loading import keys_of, load_config
 from gramrun.corpora import CORPORA
-
-# What the pages document and another part of the work adds. To be emptied when it is there: nothing in it is checked.
-COMING = {"export", "neighbors", "--json", "runs.load"}
 
 CLI = typer.main.get_command(app)
 PROJECT = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"]
@@ -41,15 +37,6 @@ SHELL = {"mkdir", "mv", "cp", "ls", "head"}
 def arguments(command: Command) -> list[str]:
     """The arguments of gramrun, without what is written before it."""
     return list(command.words[command.words.index("gramrun") + 1 :])
-
-
-def is_coming(words: list[str]) -> bool:
-    """Whether this build lacks what the words ask for, and is known to."""
-    name = words[0]
-    if name not in CLI.commands:
-        return name in COMING
-    options = {option for parameter in CLI.commands[name].params for option in parameter.opts}
-    return any(word in COMING and word not in options for word in words)
 
 
 def parse(words: list[str]) -> dict[str, object]:
@@ -133,7 +120,7 @@ class Reader:
     """Types the blocks of a page, in a folder of his own.
 
     Attributes:
-        ran, parsed, waiting: how many commands were run, were only parsed, and wait for what is coming.
+        ran, parsed, waiting: how many commands were run, were only parsed, and need a program that is not installed.
     """
 
     def __init__(
@@ -173,9 +160,7 @@ class Reader:
             self.run_gramrun(command, rest)
 
     def run_gramrun(self, command: Command, words: list[str]) -> None:
-        if is_coming(words):
-            self.waiting += 1
-        elif words[0].startswith("-"):
+        if words[0].startswith("-"):
             assert self.gramrun(*words)[0] == 0, command.place
             self.ran += 1
         elif PLACEHOLDER.search(command.line) or FAR.search(command.line):
@@ -190,13 +175,7 @@ class Reader:
         needed = [
             name for name in OPTIONAL if f"import {name}\n" in block.text or f"from {name}." in block.text
         ]
-        if not all(importlib.util.find_spec(name) for name in needed) or (
-            "runs.load" in block.text and not hasattr(runs, "load")
-        ):
-            assert needed or "runs.load" in COMING
-            self.waiting += 1
-            return
-        if needed and not (self.folder / "items.npy").exists():
+        if not all(importlib.util.find_spec(name) for name in needed):
             self.waiting += 1
             return
         code = compile(block.text, f"{block.page}:{block.line}", "exec")
@@ -236,9 +215,3 @@ def test_commands_of(page, gramrun, raw, tmp_path, monkeypatch, caplog):
 def test_every_language_is_known(page):
     """A fence of another name would be read past."""
     assert {block.language for block in pages.blocks(page)} <= {"sh", "python", "text", "yaml", "json"}
-
-
-def test_nothing_that_is_there_is_still_coming():
-    """`COMING` is a list of promises; a kept one is to be struck off."""
-    assert not {name for name in COMING if name in CLI.commands}
-    assert "runs.load" not in COMING or not hasattr(runs, "load")

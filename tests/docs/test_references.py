@@ -11,7 +11,7 @@ from pathlib import Path
 import pages
 import pytest
 import typer
-from test_commands import COMING, PLACEHOLDER, check_make
+from test_commands import PLACEHOLDER, check_make
 
 from gramrun.cli import app
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
@@ -90,26 +90,19 @@ def test_commands_and_options_in_running_text_exist(page):
     everywhere |= {option for parameter in CLI.params for option in parameter.opts} | {"--help"}
     for span in pages.spans(page):
         words = span.split()
-        if (
-            words[0] == "gramrun"
-            and len(words) > 1
-            and not words[1].startswith("-")
-            and words[1] not in COMING
-        ):
+        if words[0] == "gramrun" and len(words) > 1 and not words[1].startswith("-"):
             assert words[1] in CLI.commands, f"{page}: `{span}`"
             known = {option for parameter in CLI.commands[words[1]].params for option in parameter.opts}
             options = {word for word in words if word.startswith("--")}
-            assert options - COMING <= known | {"--help"}, f"{page}: `{span}`"
+            assert options <= known | {"--help"}, f"{page}: `{span}`"
         elif re.fullmatch(r"--[a-z-]+", words[0]):
-            assert words[0] in everywhere | COMING | OTHERS, f"{page}: `{span}`"
+            assert words[0] in everywhere | OTHERS, f"{page}: `{span}`"
         elif words[0] == "make" and not PLACEHOLDER.search(span):
             check_make(words[1:])
 
 
 # Options of `python -m experiments.reproduce` that the pages name by themselves; the test below finds them there.
 OTHERS = {"--finished", "--retry", "--items"}
-# Options of commands that are coming: struck off with `COMING`.
-OTHERS |= {"--count", "--side", "--to"}
 
 
 def test_options_of_experiments_exist():
@@ -138,7 +131,7 @@ def test_configs_modules_and_files_that_are_named_exist(page):
     for name in re.findall(r"configs/[a-z0-9-]+/[a-z-]+\.yaml", pages.read(page)):
         assert (pages.ROOT / name).is_file(), f"{page}: {name}"
     for span in pages.spans(page):
-        if re.fullmatch(r"gramrun(\.\w+)+", span) and span not in {f"gramrun.{name}" for name in COMING}:
+        if re.fullmatch(r"gramrun(\.\w+)+", span):
             assert exists(span), f"{page}: `{span}`"
         elif re.fullmatch(r"(gramrun|experiments|tests|configs|docs)/[\w./-]+\.\w+", span):
             assert (pages.ROOT / span).exists(), f"{page}: `{span}`"
