@@ -105,7 +105,9 @@ def _is_occupied(output: Path, force: bool) -> bool:
             raise InputError(f"{output}: {place} is no folder that can be written; choose another --output")
         return False
     if not (output / shards.MANIFEST).is_file():
-        raise InputError(f"{output}: exists and is no prepared corpus; choose another --output")
+        raise InputError(
+            f"{output}: exists and is no prepared corpus (no {shards.MANIFEST}); choose another --output"
+        )
     return not force
 
 

@@ -7,6 +7,7 @@ https://jfly.uni-koeln.de/color/, safe for colour-blind readers), dash pattern a
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -70,7 +71,8 @@ def save(figure: Figure, path: Path) -> None:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only disk says so also of what is not there
+            unfinished.unlink(missing_ok=True)
 
 
 def require(frame: pd.DataFrame, columns: Sequence[str]) -> None:
