@@ -197,9 +197,7 @@ def check_recorded(path: Path, expected: Mapping[str, Any], remedy: str) -> None
     if not path.is_file():
         raise InputError(f"{path}: missing; {remedy}")
     if path.stat().st_size != expected["bytes"]:
-        raise InputError(
-            f"{path}: damaged (has {path.stat().st_size} bytes instead of {expected['bytes']}); {remedy}"
-        )
+        raise InputError(f"{path}: has {path.stat().st_size} bytes instead of {expected['bytes']}; {remedy}")
     if sha256_of(path) != expected["sha256"]:
         raise InputError(f"{path}: damaged (wrong SHA-256); {remedy}")
 
