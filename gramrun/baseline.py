@@ -244,10 +244,12 @@ def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, T
     except (*UNREADABLE, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
         raise InputError(f"{path}: missing or damaged; fit the baseline anew with --force") from None
     for values, count in ((left, corpus.left.items), (right, corpus.right.items)):
-        if not (isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 2):
+        if not (isinstance(values, np.ndarray) and values.ndim == 2):
             raise InputError(f"{path}: holds no embeddings; fit the baseline anew with --force")
         if len(values) != count or values.shape[1] != left.shape[1]:
             raise InputError(f"{path}: of other items; fit the baseline anew with --force")
+        if values.dtype != np.float32:
+            raise InputError(f"{path}: holds {values.dtype}, not float32; fit the baseline anew with --force")
         if not np.isfinite(values).all():
             raise InputError(f"{path}: holds what is no finite number; fit the baseline anew with --force")
     return torch.from_numpy(left), torch.from_numpy(right)

@@ -134,7 +134,7 @@ def _apply_override(values: dict[str, Any], override: str) -> tuple[str, ...]:
     try:
         _, value = parse_yaml(text)
     except YamlError as error:
-        raise ConfigError(f"--set {override}: the value is not usable: {error}") from None
+        raise ConfigError(f"--set {override}: the value is {error}") from None
     target: Any = values
     for depth, name in enumerate(path[:-1]):
         if isinstance(target, list):

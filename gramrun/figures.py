@@ -92,8 +92,8 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
         present = {split: column for split, column in columns.items() if column in metrics}
         if not present:
             raise InputError(f"{run.path}: no MAP@10 in its {runs.METRICS} yet; let it reach an evaluation")
-        for column in present.values():
-            if metrics[column].dtype.kind not in "iuf":
+        for column in ("step", "epoch", "train_seconds", *present.values()):
+            if column not in metrics or metrics[column].dtype.kind not in "iuf":
                 raise InputError(f"{run.path / runs.METRICS}: damaged ({column} holds no numbers)")
         for split, column in present.items():
             curve = metrics[["step", "epoch", "train_seconds"]].assign(

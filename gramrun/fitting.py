@@ -98,7 +98,7 @@ class Stretch:
     def restart(self, metrics: Mapping[str, Any]) -> None:
         """Begin anew after a metrics record."""
         self.step: int = metrics["step"]
-        self.train_seconds: float = metrics["train_seconds"]
+        self.train_seconds: float = metrics.get("train_seconds", 0.0)
         self.loss = 0.0
         self.checkpoint_seconds = 0.0
 

@@ -20,12 +20,12 @@ from gramrun.errors import InputError
 _REMEDY = "start the run anew with --force"
 
 
-def read_records(path: Path, required: Sequence[str]) -> list[dict[str, Any]]:
+def read_records(path: Path, numbers: Sequence[str]) -> list[dict[str, Any]]:
     """Read a file with one JSON object a line; a torn last line, cut off by a crash, is left out.
 
     Args:
         path: the file; where there is none, there are no records.
-        required: keys that every record has, with finite numbers; ``step`` is a whole one.
+        numbers: keys that have finite numbers where a record has them; every record has a ``step``.
 
     Raises:
         InputError: names the line that is damaged.
@@ -41,10 +41,10 @@ def read_records(path: Path, required: Sequence[str]) -> list[dict[str, Any]]:
         if line.endswith(b"\n"):
             try:
                 record = json.loads(line)
-                whole = isinstance(record, dict) and all(is_number(record.get(key)) for key in required)
+                whole = isinstance(record, dict) and all(is_number(record.get(key, 0)) for key in numbers)
             except (ValueError, RecursionError):
                 whole = False
-            if not whole or not isinstance(record.get("step", 0), int):
+            if not whole or type(record.get("step")) is not int:
                 raise InputError(f"{path} line {number}: damaged; {_REMEDY}")
             records.append(record)
     return records

@@ -34,7 +34,7 @@ INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "
 SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does not say it yet
 # What grows without a checksum of its own, and is recorded when the run has stopped.
 RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", "embeddings.npz")
-_RECORD = ("step", "epoch", "seconds", "train_seconds")  # what every record of a training has
+_NUMBERS = ("step", "epoch", "seconds", "train_seconds")  # what is counted on of a record
 REMEDY = "bring it back from a copy, or start the run anew with --force"
 
 Config = TypeVar("Config", RunConfig, BaselineConfig)
@@ -93,8 +93,7 @@ class RunDirectory(Generic[Config]):
         Raises:
             InputError: when the file is damaged.
         """
-        required = ("step", "seconds") if isinstance(self.config, BaselineConfig) else _RECORD
-        return read_records(self.file(METRICS), required)
+        return read_records(self.file(METRICS), _NUMBERS)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Append one record and sync it: the checkpoints that follow count from it."""

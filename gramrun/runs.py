@@ -159,7 +159,7 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     """
     metrics = run.metrics()
     seconds = run.manifest.get("seconds", 0.0)
-    before = max(seconds if is_number(seconds) else 0.0, metrics[-1]["seconds"] if metrics else 0.0)
+    before = max(seconds if is_number(seconds) else 0.0, metrics[-1].get("seconds", 0.0) if metrics else 0.0)
     started = time.perf_counter()
 
     def elapsed() -> float:

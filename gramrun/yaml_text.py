@@ -36,11 +36,13 @@ def parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         YamlError: says what is wrong, in words that may follow a place and a colon.
     """
     if len(text) > LARGEST_TEXT:
-        raise YamlError(f"has {len(text):,} characters, and no configuration needs {LARGEST_TEXT:,}")
+        raise YamlError(f"too long: no configuration needs more than {LARGEST_TEXT:,} characters")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is not None and _unfolded(node, {}) > LARGEST_VALUES:
-            raise YamlError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
+            raise YamlError(
+                f"too large: its aliases unfold to more than {LARGEST_VALUES:,} values; write them out"
+            )
         return node, yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
