@@ -33,7 +33,7 @@ _MAGIC = {
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
 # zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
-_ZSTD_BLOCK_BYTES = 1 << 12
+_ZSTD_BLOCK_BYTES = 1 << 10
 _ZSTD_WINDOW_BYTES = 1 << 27  # what zstd itself takes without being asked; its memory is asked for at once
 
 
