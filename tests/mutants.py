@@ -263,7 +263,18 @@ def imported(path: Path, source: str) -> int:
 def arguments(path: Path) -> list[str]:
     """What pytest is told: the module's tests, up to the first that fails."""
     module = path.relative_to(ROOT / "gramrun")
-    options = ["-x", "-qq", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    options = [
+        "-x",
+        "-qq",
+        "-s",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "--hypothesis-profile=mutants",
+    ]
     options.append("--noconftest")  # none of these tests takes its fixtures, which load the whole package
     options += [
         "-W",

@@ -297,6 +297,10 @@ def test_literals(path, literal, value):
         (b"(1,'b'); INSERT INTO t (a) VALUES (1);", "lists the columns a: b lacks"),
         (b"(1,'b'); INSERT INTO t (a,b,a) VALUES (1,2,3);", "one twice"),
         (b"(1,'b'); INSERT INTO t SELECT 1;", "is cut off: it ends within an INSERT"),
+        (
+            b"(1,'b'); INSERT INTO t SELECT " + b"1+" * (1 << 20),
+            "an INSERT without VALUES: 'INSERT INTO t SELECT 1",
+        ),
         (b"(1,'b'); CREATE TABLE t (a int);", "a second time, with other columns"),
         (b"(1,'b'); SET NAMES 'x", "is cut off"),
     ],
@@ -326,6 +330,7 @@ def test_integers_to_the_last_bit(path, value):
         (b"<!DOCTYPE html>\n<html><title>404</title></html>", "is an HTML or XML page"),
         (b"INSERT INTO t VALUES (1);", "an INSERT into t, of which no CREATE TABLE stands before it"),
         (b"CREATE TABLE t (PRIMARY KEY (a));", "the table t has no columns"),
+        (b"CREATE TABLE t (a int, a int);", "the table t has two columns a"),
         (b"CREATE TABLE u (a int); CREATE TABLE v (b int);", "holds table u, v, not t"),
         (CREATE[:40], "is cut off"),
         (b"/* a comment", "is cut off"),

@@ -55,6 +55,11 @@ def test_popularity_keeps_the_margins_and_the_number_of_pairs():
     assert p.sum() == pytest.approx(matrix.sum(), rel=1e-6)
 
 
+def test_popularity_of_a_single_pair_is_that_pair():
+    prior = popularity_prior(torch.tensor([0, 1]), torch.tensor([1, 0, 0]))
+    assert dense(prior).tolist() == [[0, 0, 0], [1, 0, 0]]
+
+
 @pytest.mark.parametrize("right", [[3, 3], [0, 0]])
 def test_frequencies_of_different_pairs_are_refused(right):
     with pytest.raises(ValueError, match="both sides have the same pairs"):
