@@ -10,7 +10,7 @@ import torch
 from enumeration import GAMMAS, advance, definition, embeddings, mean, observing
 
 from gramrun.errors import RunError
-from gramrun.gramian import CacheOptions, make_estimator
+from gramrun.gramian import CacheOptions, make_estimator, sagram
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.cache import cache_bytes, cache_tensor
 from gramrun.gramian.population import make_population
@@ -62,6 +62,20 @@ def test_the_online_sum_is_the_gramian_of_the_caches(name):
         trajectory.show(estimator, t)
         expected = gramian_of_caches(estimator)
         torch.testing.assert_close(estimator.cache_moments, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("entry", "gamma"), [("item", g) for g in GAMMAS] + [("pair", 1.0)])
+def test_a_rebuild_sums_all_its_chunks(entry, gamma, monkeypatch):
+    """Three chunks, the last of them smaller: more caches than fit in one are the rule on large corpora."""
+    monkeypatch.setattr(sagram, "_REBUILD_CHUNK", 3 if entry == "item" else 5)
+    trajectory = contracts.Trajectory(make_population(PAIRS, 7, gamma), 2, steps=1, batch=4, seed=24)
+    listed = contracts.Listed("sagram", {"cache": CacheOptions(entry)})
+    estimator = trajectory.start(listed.make(trajectory.population, 2))
+    torch.testing.assert_close(estimator.cache_moments, gramian_of_caches(estimator))
+    weights = trajectory.population.item_weights.double()[:, None]
+    theta, companions = trajectory.theta[0].double(), trajectory.companions.double()
+    expected = (theta * weights).T @ torch.cat([theta, companions], 1)
+    torch.testing.assert_close(estimator.cache_moments, expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
