@@ -83,9 +83,8 @@ def main() -> None:
     """Run the command line; the only place where errors become messages and exit codes."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as stderr: an α must not end a run on old terminals
+        # As stderr: an α must not end a run on old terminals.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         left = app(sys.argv[1:] or ["--help"], prog_name="gramrun", standalone_mode=False)
     except (GramrunError, Interrupted) as error:

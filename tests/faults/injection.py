@@ -119,6 +119,8 @@ def _run(
     for descriptor, output in zip((1, 2), outputs, strict=True):
         os.dup2(output.fileno(), descriptor)
         output.close()
+    # The server's own were made for other files, and remember whether those can be sought.
+    sys.stdout, sys.stderr = (open(descriptor, "w", closefd=False) for descriptor in (1, 2))  # noqa: SIM115
     os.environ.pop("GRAMRUN_RAW", None)
     torch.set_num_threads(1)
     if before:

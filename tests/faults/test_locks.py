@@ -101,6 +101,7 @@ def test_each_writer_holds_its_lock(corpus_path, tmp_path, name):
     first = Command(tmp_path / "f", *line, *slow[name])
     holder = tmp_path / "f" / ".r.lock"
     first.wait_for(lambda: holder.exists() and holder.read_text().endswith("}"))
+    os.kill(first.number, signal.SIGSTOP)  # it must not end meanwhile
     refused(gramrun(tmp_path / "f", *line), first.number)
     assert first.kill()
     assert holder.exists()  # but the kernel has freed it

@@ -67,7 +67,10 @@ def test_every_release_is_in_the_changelog():
 def test_every_dependency_has_a_lower_bound_and_none_an_upper_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = (
-        part for name, parts in project["optional-dependencies"].items() if name != "dev" for part in parts
+        part
+        for name, parts in project["optional-dependencies"].items()
+        if name not in ("dev", "mutation")  # what works on gramrun itself
+        for part in parts
     )
     required = [*project["dependencies"], *optional]
     assert required

@@ -21,8 +21,8 @@ SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train
 
 def rewrite(path: Path, **fields) -> dict:
     """Replace fields of a JSON file; None removes one."""
-    values = {**json.loads(path.read_text()), **fields}
-    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+    values = {**runs.read_json(path), **fields}
+    runs.write_json(path, {key: value for key, value in values.items() if value is not None})
     return values
 
 
@@ -98,8 +98,8 @@ def test_an_older_corpus_is_named_with_the_command_that_makes_it_again(gramrun, 
 
 
 def test_a_corpus_that_no_command_made_is_named_too(tmp_path, corpus_path):
-    manifest = {**json.loads((corpus_path / "manifest.json").read_text()), "schema_version": 0}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    manifest = {**runs.read_json(corpus_path / "manifest.json"), "schema_version": 0}
+    runs.write_json(tmp_path / "manifest.json", manifest)
     remedy = f"make it again with `gramrun prepare synthetic --output {tmp_path} --force`"
     with pytest.raises(InputError) as caught:
         shards.read_manifest(tmp_path)
@@ -124,7 +124,7 @@ def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
 def test_what_is_no_schema_number_is_damage(gramrun, trained, number):
     for path in (Path("data/synthetic/manifest.json"), trained / runs.MANIFEST):
         kept = path.read_text()
-        path.write_text(json.dumps({**json.loads(kept), "schema_version": number}))
+        runs.write_json(path, {**runs.read_json(path), "schema_version": number})
         code, _, err = gramrun("evaluate", trained)
         assert (code, err.count("\n"), f"{path}: damaged" in err) == (2, 1, True), err
         path.write_text(kept)
