@@ -32,6 +32,7 @@ SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
 LAST = 0.1  # the part of training in which a curve that rises
 RISING = 0.02  # by more than this of itself is said to be still rising
+WORTH_PROCESSES = 5  # runs to evaluate; processes that import torch take seconds to start
 FORGOTTEN = 0.05  # of the zero start, (1 − α)^steps, which is not spoken of below this: 3/α steps
 
 
@@ -86,7 +87,10 @@ def paths(plan: Plan, dataset: str, method: Method) -> list[Path]:
 def evaluate(paths: Sequence[Path]) -> list[dict[str, dict[str, Any]]]:
     """Each run's evaluation of both splits, by its newest checkpoint; made where missing, one run a core."""
     missing = [path for path in paths if _missing_splits(path)]
-    if missing:
+    if len(missing) < WORTH_PROCESSES:
+        for path in missing:
+            _evaluate(path)
+    else:
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(os.cpu_count(), spawned, torch.set_num_threads, (1,)) as pool:
             done = pool.map(_evaluate, missing)

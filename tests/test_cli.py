@@ -388,8 +388,11 @@ def test_ctrl_c_while_preparing_leaves_nothing(tmp_path):
 def test_a_real_full_disk(tmp_path):
     """A file size limit is a disk that fills at that size; only root could mount a small one."""
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)); import sys; sys.argv = ['gramrun', 'prepare', 'synthetic', '--output', 'd']; from gramrun.cli import main; main()"
-    answer = shell("-c", limit, cwd=tmp_path)
+    for folder in ("w", "d"):  # the first time compiles, and writes what it has compiled
+        (tmp_path / folder).mkdir()
+    assert shell("-m", "gramrun", "prepare", "synthetic", "--output", "d", cwd=tmp_path / "w").returncode == 0
+    answer = shell("-c", limit, cwd=tmp_path / "d")
     assert answer.returncode == 2, answer.stderr
     assert answer.stderr.startswith("gramrun: d: cannot be written: ")
     assert answer.stderr.count("\n") == 1
-    assert not os.listdir(tmp_path)
+    assert not os.listdir(tmp_path / "d")

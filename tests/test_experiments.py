@@ -32,7 +32,7 @@ from experiments import (
     time_to_quality,
     timing,
 )
-from gramrun import ranking
+from gramrun import ranking, runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
@@ -195,7 +195,7 @@ def test_states_of_a_task(toy):
     other = tasks.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
     assert tasks.state_of(other) == "stale"
     manifest = Path("r/manifest.json")
-    manifest.write_text(manifest.read_text().replace('"finished",', '"interrupted",'))
+    runs.write_json(manifest, {**runs.read_json(manifest), "status": "interrupted"})
     assert tasks.state_of(task) == "resume"
     scheduling.run_all([task])
     assert tasks.state_of(task) == "done"

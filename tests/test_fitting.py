@@ -27,7 +27,7 @@ from gramrun.watching import Schedule
 NO_TENSORBOARD = "reads TensorBoard's files back, and tensorboard is not installed"
 CONFIGS = Path(__file__).parents[1] / "configs"
 CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
-DOCUMENTED = (CONFIGS / "README.md").read_text(encoding="utf-8")
+DOCUMENTED = (CONFIGS.parent / "docs" / "file-formats.md").read_text(encoding="utf-8")
 
 
 def start(path, config, corpus):

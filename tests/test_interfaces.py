@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gramrun import runs
 from gramrun.cli.data import CORPORA
 from gramrun.cli.options import print_json
 from gramrun.corpora import CORPORA as KNOWN
@@ -68,12 +69,12 @@ def test_every_command_that_a_program_may_read(answer, gramrun, corpus_path, tmp
     assert answer("train", "--output", "r", "--resume") == trained  # nothing was to do
 
     measured = answer("evaluate", "r")
-    assert measured == json.loads(Path("r/evaluation.json").read_text())["validation"]
+    assert measured == runs.read_json(Path("r/evaluation.json"))["validation"]
     assert measured["map@10"] == last["map@10"]
 
     exact = ["--config", CONFIGS / "exact-als.yaml", *settings(f"data.path={corpus_path}")]
     fitted = answer("baseline", *exact, "--output", "b")
-    assert fitted["evaluation"] == json.loads(Path("b/evaluation.json").read_text())
+    assert fitted["evaluation"] == runs.read_json(Path("b/evaluation.json"))
     assert answer("evaluate", "b")["map@10"] == fitted["evaluation"]["validation"]["map@10"]
 
     watched = answer("gram-error", *small, "--output", "g")

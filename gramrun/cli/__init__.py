@@ -34,6 +34,7 @@ app = typer.Typer(
 
 # What a system says of a path that cannot be, or that its user may not look at.
 _NO_SUCH_PLACE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
 # What a wrong option or argument raises. Typer has shipped click's class under several addresses.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -92,6 +93,8 @@ def main() -> None:
     except _USAGE_ERROR as error:
         _fail(error, _usage(error), InputError.exit_code)
     except OSError as error:
+        if error.errno in _NO_ROOM:  # what gramrun writes says so itself; numba keeps compiled code, say
+            _fail(error, f"no room to write: {error}; make room, and run it again", EXIT_FAILED)
         if error.filename is None or error.errno not in _NO_SUCH_PLACE:
             raise
         place = f"{error.filename}: cannot be used: {error.strerror}; name another place"

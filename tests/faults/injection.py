@@ -23,6 +23,11 @@ from typing import Any
 import torch
 
 from gramrun import __main__ as program
+from gramrun import (
+    figures as figures,  # imported before a test takes away the right to read what lies elsewhere
+)
+from gramrun import opening as opening
+from gramrun import preparation as preparation
 from gramrun import runs
 from gramrun.data import shards
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import re
 import sys
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from gramrun import cli
 from gramrun.errors import LONGEST_LINE, GramrunError, one_line
+from gramrun.files import read_json
 
 # A hang fails an example after this long; the slowest honest one, the first of a compiled loop, takes ten.
 SECONDS = 60
@@ -36,6 +38,16 @@ def inputs(examples: int) -> settings:
         print_blob=False,
         suppress_health_check=list(HealthCheck),
     )
+
+
+def unsealed(folder: Path) -> Path:
+    """Take the checksums out of a folder's JSON, as an older version left it, so that damage gets past them."""
+    for path in folder.glob("*.json"):
+        content = read_json(path)
+        if path.name == "manifest.json" and "kind" in content:  # a run's; a corpus has its arrays' there
+            content.pop("files", None)
+        path.write_text(json.dumps(content), encoding="utf-8")
+    return folder
 
 
 class Refused(Exception):

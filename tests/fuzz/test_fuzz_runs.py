@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fuzzing import Refused, budgets, command, inputs, outcome
+from fuzzing import Refused, budgets, command, inputs, outcome, unsealed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mutations import changed, changes
@@ -67,7 +67,7 @@ def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
         "--set", "baseline.embedding_dim=4", "--set", "baseline.sweeps=2",
     )  # fmt: skip
     assert code == 0, error
-    return {kind: folder / kind for kind in ("train", "gram-error", "baseline")}
+    return {kind: unsealed(folder / kind) for kind in ("train", "gram-error", "baseline")}
 
 
 def commands_on(kind: str, run: Path, output: Path) -> list[list[object]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzzing import Refused, budgets, command, inputs, outcome
+from fuzzing import Refused, budgets, command, inputs, outcome, unsealed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mutations import changed, changes
@@ -58,7 +58,7 @@ TOKENS = [
 
 @pytest.fixture
 def folder(corpus_path, tmp_path) -> Path:
-    return Path(shutil.copytree(corpus_path, tmp_path / "corpus"))
+    return unsealed(Path(shutil.copytree(corpus_path, tmp_path / "corpus")))
 
 
 def holds_together(corpus: shards.PreparedCorpus) -> None:
