@@ -23,6 +23,7 @@ from experiments import (
     known_optimum,
     pages,
     plans,
+    rankings,
     reproduce,
     resume_cost,
     scheduling,
@@ -201,6 +202,27 @@ def test_states_of_a_task(toy):
     assert tasks.state_of(task) == "done"
     os.unlink("r/config.yaml")
     assert tasks.state_of(task) == "stale"
+
+
+def test_runs_are_evaluated_side_by_side_as_one_after_another(toy, monkeypatch):
+    datasets.prepare(TOY)
+    config = Path("configs/toy/sogram.yaml")
+    paths = [Path(f"r{seed}") for seed in (0, 1)]
+    scheduling.run_all(
+        [tasks.Task("train", config, ("data.path=data/toy", f"train.seed={p.name[1]}"), p) for p in paths]
+    )
+    monkeypatch.setattr(rankings, "WORTH_PROCESSES", 1)
+    found = rankings.evaluate(paths)
+    assert found[0] != found[1]
+    assert {"validation", "train"} == set(found[0])
+    for path in paths:
+        (path / runs.EVALUATION).unlink()
+    monkeypatch.setattr(rankings, "WORTH_PROCESSES", 3)
+    again = rankings.evaluate(paths)
+    for result in (*found, *again):
+        for split in result.values():
+            del split["seconds"]
+    assert again == found
 
 
 def test_a_failing_run_fails_the_job_with_its_own_message(toy):
