@@ -23,6 +23,11 @@ KEY = [*CORPUS, "estimator", "batch"]
 Key = tuple[int, int, int, str, int]
 
 
+def in_epochs(count: int) -> str:
+    """A number of epochs in words."""
+    return f"{count} epoch{'s' * (count != 1)}"
+
+
 def with_losses(frame: pd.DataFrame) -> pd.DataFrame:
     """The runs of all estimators but the reference, with ``loss`` against the reference of the same seed.
 
@@ -147,7 +152,7 @@ def _where_it_costs(frame: pd.DataFrame, tolerance: float) -> str:
         need = f"at no B up to {row.largest}"
         if not np.isnan(row.enough):
             need = f"from B = {row.enough:g} on (B/k = {row.enough / row.dim:g})"
-        told.append(f"{need} with {row.items:,} items, {row.epochs} epochs and k = {row.dim}")
+        told.append(f"{need} with {row.items:,} items, {in_epochs(row.epochs)} and k = {row.dim}")
     text = f"Batch sampling is shown to lose less than {tolerance:.0%} of the reference's MAP@10 "
     text += f"{', '.join(told)}."
     if sampling["seeds"].nunique() > 1:
@@ -174,7 +179,7 @@ def _growth(frame: pd.DataFrame) -> list[str]:
     """SOGram's lift over sampling at the smallest and the largest B, and whether it grows with the corpus."""
     told = []
     for dim, rows in frame.groupby("dim"):
-        families = [(f"after {epochs} epochs", own) for epochs, own in rows.groupby("epochs")]
+        families = [(f"after {in_epochs(epochs)}", own) for epochs, own in rows.groupby("epochs")]
         # As many passes over items as passes · items say: as many steps, nearly, for links grow like items.
         equal_steps = rows.groupby(rows["items"] * rows["epochs"])
         families += [(f"after about {_steps(own):,} steps", own) for _, own in equal_steps]
@@ -254,7 +259,7 @@ def _averaging(frame: pd.DataFrame, tolerance: float) -> list[str]:
     for name, dim in itertools.product(dict.fromkeys(needed["estimator"]), sorted(set(needed["dim"]))):
         lifts = lift_over_sampling(frame[frame["dim"] == dim], name)
         below = [
-            f"{items:,} items, {epochs} epochs and B = {batch} ({_percent(values)})"
+            f"{items:,} items, {in_epochs(epochs)} and B = {batch} ({_percent(values)})"
             for (items, epochs, batch), values in lifts.items()
             if interval(values)[1] < 0
         ]

@@ -30,7 +30,14 @@ from experiments import planted_clusters
 from experiments.final_gramians import GRAMIANS, keep_gramians
 from experiments.plans import Plan, run_task
 from experiments.planted_clusters import Planted
-from experiments.scaling_summary import REFERENCE, by_point, lift_over_sampling, verdict, with_losses
+from experiments.scaling_summary import (
+    REFERENCE,
+    by_point,
+    in_epochs,
+    lift_over_sampling,
+    verdict,
+    with_losses,
+)
 from experiments.scaling_tables import POOLED, losses_table, needed_caption, needed_table, references_table
 from experiments.scheduling import Task, state_of
 from experiments.section_files import write_figure
@@ -305,7 +312,7 @@ def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
     if len(sizes) < 2:
         return text
     told = [
-        f"{items:,} items, {epochs} epochs: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of items"
+        f"{items:,} items, {in_epochs(epochs)}: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of items"
         for (items, epochs), row in zip(sizes.index, sizes.itertuples(), strict=True)
     ]
     return (

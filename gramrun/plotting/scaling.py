@@ -53,12 +53,14 @@ def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance:
             panel = axes[row][column]
             own = (frame["items"] == size) & (frame["epochs"] == epochs) & (frame["dim"] == dim)
             shown = frame[own]
+            panel.set_visible(not shown.empty)
             panel.set_xscale("log", base=4 if x == "ratio" else 10)
             panel.set_yscale("symlog", linthresh=100 * tolerance)
             panel.axhline(100 * tolerance, **_TOLERANCE)
             panel.axhline(0, color="0.35", linewidth=0.8)
             draw_lines(panel, shown, "estimator", styles, x, "percent")
-            panel.set_title(f"{size:,} × {size:,} items, {epochs} epochs, k = {dim}", fontsize=FONT_SIZE)
+            trained = f"{epochs} epoch{'s' * (epochs != 1)}"
+            panel.set_title(f"{size:,} × {size:,} items, {trained}, k = {dim}", fontsize=FONT_SIZE)
             panel.set_xlabel(X_LABELS[x], fontsize=FONT_SIZE)
             panel.set_ylabel("loss of MAP@10 (%)", fontsize=FONT_SIZE)
             for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
