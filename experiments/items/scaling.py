@@ -312,7 +312,7 @@ def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
     if len(sizes) < 2:
         return text
     told = [
-        f"{items:,} items, {in_epochs(epochs)}: {row.steps:,.0f} steps, candidates {row.candidates:.0%} of items"
+        f"{items:,} items, {in_epochs(epochs)}: {row.steps:,.0f} steps, candidates {row.candidates:.0%}"
         for (items, epochs), row in zip(sizes.index, sizes.itertuples(), strict=True)
     ]
     return (
