@@ -183,6 +183,13 @@ def recorded(path: Path) -> dict[str, int | str]:
     return {"bytes": path.stat().st_size, "sha256": sha256}
 
 
+def is_record(value: object) -> bool:
+    """Whether it is what `recorded` gives; a file that somebody has edited may hold anything in its place."""
+    return (
+        isinstance(value, dict) and type(value.get("bytes")) is int and isinstance(value.get("sha256"), str)
+    )
+
+
 def check_recorded(path: Path, expected: Mapping[str, Any], remedy: str) -> None:
     """Check that a file is what `recorded` said of it.
 

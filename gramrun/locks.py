@@ -41,7 +41,7 @@ def locked(path: Path, *, wait_seconds: float = _SECONDS) -> Iterator[None]:
         RunError: when the lock cannot be made, as nothing can be written there.
     """
     place = path.resolve()
-    file = place.with_name(f".{place.name}.lock")
+    file = place.parent / f".{place.name}.lock"  # unlike with_name, also of the root, which has no name
     made = [folder for folder in file.parents if not folder.exists()]
     lock = FileLock(file)
     try:

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.errors import InputError
-from gramrun.files import check_recorded, disk_errors, new_file, read_json, recorded, write_json
+from gramrun.files import check_recorded, disk_errors, is_record, new_file, read_json, recorded, write_json
 from gramrun.records import read_records
 from gramrun.schema import check_schema
 
@@ -136,6 +136,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path / MANIFEST, REMEDY)
     version = manifest.get("schema_version", 1)
     check_schema(path / MANIFEST, version, SCHEMA_VERSION, "start the run anew with --force")
+    files = manifest.get("files", {})
+    if not (isinstance(files, dict) and all(map(is_record, files.values()))):
+        raise InputError(f"{path / MANIFEST}: damaged (files); {REMEDY}")
     return manifest
 
 

@@ -1,7 +1,7 @@
 """The schema number that a file carries, held against the one that this gramrun reads.
 
 Each kind of file has a number of its own, raised when its layout changes: that of prepared corpora stands in
-`gramrun.data.shards`, of checkpoints in `gramrun.checkpoints`, of run directories in `gramrun.runs`.
+`gramrun.data.shards`, of checkpoints in `gramrun.checkpoints`, of run directories in `gramrun.run_directory`.
 """
 
 from __future__ import annotations

@@ -222,6 +222,35 @@ def test_usage_errors_are_one_line(gramrun, arguments, named, command):
     assert err.rstrip("\n").partition("; see ")[2] in (f"{command} --help", "gramrun --help")
 
 
+def test_bytes_that_are_no_text_are_refused(gramrun, trained):
+    """A path of them was a traceback of YAML's, JSON's or a library's, after half of the work."""
+    for command in (["evaluate", "run"], ["plot", "map", "run", "--output", "x.png"]):
+        code, _, err = gramrun(*command, "\udcff")
+        assert (code, err) == (2, "gramrun: '\\udcff' is not UTF-8; type or name it in UTF-8\n")
+
+
+def test_the_root_is_no_place_for_a_run(gramrun, corpus_path):
+    settings = ("--set", f"data.path={corpus_path}", "--output", "/")
+    for command in ("train", "gram-error"):
+        code, _, err = gramrun(command, "--config", CONFIG, *SMALL, *settings, "--force")
+        assert code != 0
+        assert err.startswith("gramrun: /: ")
+        assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["--help"]])
+def test_a_full_disk_under_stdout_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gramrun", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "gramrun: the output cannot be written: No space left on device; make room there\n"
+    )
+
+
 def test_without_arguments_there_is_help(gramrun):
     code, out, err = gramrun()
     assert (code, err) == (0, "")

@@ -138,6 +138,22 @@ def test_damaged_run_files_are_named(tmp_path, make_config, corpus):
         evaluate_run(run, corpus, "validation")
 
 
+@pytest.mark.parametrize(
+    "files", [7, [1], {"config.yaml": []}, {"config.yaml": {"bytes": "1", "sha256": ""}}]
+)
+def test_a_manifest_that_was_edited_is_refused(tmp_path, make_config, corpus, files):
+    """With a checksum in order, and with none, as older versions wrote it."""
+    run = start(tmp_path / "r", make_config(), corpus)
+    run.update_manifest(files=files)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"manifest\.json: damaged \(files\)"):
+            runs.open_run(run.path)
+        content = json.loads((run.path / "manifest.json").read_text())
+        (run.path / "manifest.json").write_text(
+            json.dumps({k: v for k, v in content.items() if k != "checksum"})
+        )
+
+
 def test_resume_on_other_data_is_refused(tmp_path, make_config, corpus):
     run = start(tmp_path / "r", make_config(), corpus)
     with pytest.raises(InputError, match="holds another corpus than the one"):

@@ -34,7 +34,7 @@ app = typer.Typer(
 
 # What a system says of a path that cannot be, or that its user may not look at.
 _NO_SUCH_PLACE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR}
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
 # What a wrong option or argument raises. Typer has shipped click's class under several addresses.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -87,14 +87,17 @@ def main() -> None:
         # As stderr: an α must not end a run on old terminals.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        _check_is_text(sys.argv[1:])
         left = app(sys.argv[1:] or ["--help"], prog_name="gramrun", standalone_mode=False)
     except (GramrunError, Interrupted) as error:
         _fail(error, str(error), error.exit_code)
     except _USAGE_ERROR as error:
         _fail(error, _usage(error), InputError.exit_code)
     except OSError as error:
-        if error.errno in _NO_ROOM:  # what gramrun writes says so itself; numba keeps compiled code, say
-            _fail(error, f"no room to write: {error}; make room, and run it again", EXIT_FAILED)
+        if error.filename is None and error.errno in _NO_ROOM:
+            # Files are written under `disk_errors`: this is stdout, whose rest has no place to go (or code of numba).
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _fail(error, f"the output cannot be written: {error.strerror}; make room there", EXIT_FAILED)
         if error.filename is None or error.errno not in _NO_SUCH_PLACE:
             raise
         place = f"{error.filename}: cannot be used: {error.strerror}; name another place"
@@ -105,6 +108,15 @@ def main() -> None:
             raise
         _fail(error, "out of memory; for a run, `gramrun doctor --config FILE` estimates it", EXIT_FAILED)
     raise SystemExit(left or 0)
+
+
+def _check_is_text(arguments: list[str]) -> None:
+    """Refuse bytes that are no text: YAML, JSON and the libraries that open files take none in a path."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:  # how Python hands such bytes over
+            raise InputError(f"{argument!a} is not UTF-8; type or name it in UTF-8") from None
 
 
 def _usage(error: Any) -> str:
