@@ -6,8 +6,9 @@ towards its prior instead of towards 0:
     g^P(θ) = sum_x sum_y w_x w_y (⟨u_x, v_y⟩ − p_xy)²,    p_xy = ⟨q_x, r_y⟩
            = ⟨G_u, G_v⟩ − 2 ⟨H_u, H_v⟩ + c,    H_u = sum_x w_x u_x ⊗ q_x,    H_v = sum_y w_y v_y ⊗ r_y
 
-(the appendix prints H_u = (1/n) U Q where Uᵀ Q is meant). q and r are vectors of *items*, so a prior costs
-rank floats an item, however many pairs there are. This file makes, saves and loads Q and R.
+(the appendix prints H_u = (1/n) U Q where Uᵀ Q is meant, and λ where its SAGram updates Ĥ by β). q and
+r are vectors of *items*, so a prior costs rank floats an item, however many pairs there are. This file makes,
+saves and loads Q and R.
 """
 
 from __future__ import annotations
