@@ -2,7 +2,8 @@
 
 A file is recorded as its size and SHA-256. A JSON object carries the SHA-256 of its own content, in the field
 ``checksum``: of the content and not of the text, so that it may be laid out anew. Objects without that field
-are older than it, and are taken as they are.
+are older than it, and are taken as they are. Its rule must stay as it is under every schema number: a newer
+file is to be refused for its number, and not as damaged.
 """
 
 from __future__ import annotations
