@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from gramrun.data.corpus import Side
 from gramrun.errors import InputError
 
-_REMEDY = "prepare the corpus again with --force"
+REMEDY = "prepare the corpus again with --force"
 # What numpy raises for a file that is no array, whatever its header says.
 UNREADABLE = (
     ValueError, OSError, EOFError, TypeError, LookupError, OverflowError, RecursionError, MemoryError,
@@ -102,13 +102,13 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, first["loc"]))
         problem = str(first["msg"]).removeprefix("Value error, ")
-        raise InputError(f"{path}: damaged ({key}: {problem}); {_REMEDY}") from None
+        raise InputError(f"{path}: damaged ({key}: {problem}); {REMEDY}") from None
     for side in (checked.sides.left, checked.sides.right):
         for name in (side.item, *(feature.vocabulary for feature in side.features)):
             if name not in checked.vocabularies:
-                raise InputError(f"{path}: damaged (no vocabulary {name}); {_REMEDY}")
+                raise InputError(f"{path}: damaged (no vocabulary {name}); {REMEDY}")
         if checked.vocabularies[side.item] != side.items:
-            raise InputError(f"{path}: damaged ({side.item}: as many items as keys are needed); {_REMEDY}")
+            raise InputError(f"{path}: damaged ({side.item}: as many items as keys are needed); {REMEDY}")
 
 
 def load_array(path: Path) -> np.ndarray:
@@ -120,9 +120,9 @@ def load_array(path: Path) -> np.ndarray:
     try:
         mapped = np.load(path, mmap_mode="c", allow_pickle=False)
     except UNREADABLE:
-        raise InputError(f"{path}: holds no array of numbers; {_REMEDY}") from None
+        raise InputError(f"{path}: holds no array of numbers; {REMEDY}") from None
     if not isinstance(mapped, np.ndarray):
-        raise InputError(f"{path}: holds no single array; {_REMEDY}")
+        raise InputError(f"{path}: holds no single array; {REMEDY}")
     return mapped
 
 
@@ -143,7 +143,7 @@ def check_sides(folder: Path, sides: Mapping[str, Side], vocabulary_sizes: Mappi
             _check(file, feature.offsets, np.int64, side.items + 1)
             steps = feature.offsets[1:] >= feature.offsets[:-1]
             if feature.offsets[0] != 0 or not steps.all() or feature.offsets[-1] != len(feature.indices):
-                raise InputError(f"{file}: does not divide its indices into bags; {_REMEDY}")
+                raise InputError(f"{file}: does not divide its indices into bags; {REMEDY}")
             file = folder / name / f"{feature.name}.indices.npy"
             _check(file, feature.indices, np.int32, len(feature.indices))
             _check_range(file, feature.indices, vocabulary_sizes[feature.vocabulary])
@@ -169,25 +169,25 @@ def check_pairs(
             _check(file, values, np.int32, len(pairs.left))
             _check_range(file, values, count)
         if not len(pairs.left):
-            raise InputError(f"{folder}: holds no {split} pairs; {_REMEDY}")
+            raise InputError(f"{folder}: holds no {split} pairs; {REMEDY}")
         if pairs.target is not None:
             file = folder / "pairs" / f"{split}_target.npy"
             _check(file, pairs.target, np.float32, len(pairs.left))
             if not np.isfinite(pairs.target).all():
-                raise InputError(f"{file}: holds what is no finite number; {_REMEDY}")
+                raise InputError(f"{file}: holds what is no finite number; {REMEDY}")
     for side, frequency, count in zip(("left", "right"), frequencies, items, strict=True):
         file = folder / side / "frequency.npy"
         _check(file, frequency, np.int32, count)
         if frequency.min(initial=0) < 0 or frequency.sum(dtype=np.int64) != len(splits["train"].left):
-            raise InputError(f"{file}: does not count the training pairs; {_REMEDY}")
+            raise InputError(f"{file}: does not count the training pairs; {REMEDY}")
 
 
 def _check(file: Path, values: np.ndarray, dtype: type, length: int) -> None:
     if values.dtype != dtype or values.shape != (length,):
         found = f"{values.dtype} of shape {values.shape}"
-        raise InputError(f"{file}: holds {found}, not {np.dtype(dtype)} of shape ({length},); {_REMEDY}")
+        raise InputError(f"{file}: holds {found}, not {np.dtype(dtype)} of shape ({length},); {REMEDY}")
 
 
 def _check_range(file: Path, values: np.ndarray, size: int) -> None:
     if len(values) and not (values.min() >= 0 and values.max() < size):
-        raise InputError(f"{file}: points outside of its {size:,} rows; {_REMEDY}")
+        raise InputError(f"{file}: points outside of its {size:,} rows; {REMEDY}")

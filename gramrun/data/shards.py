@@ -24,7 +24,7 @@ import pandas as pd
 
 from gramrun.data.content import ContentWriter, Pieces
 from gramrun.data.corpus import Corpus, Feature, Side
-from gramrun.data.manifest import UNREADABLE, check_manifest, check_pairs, check_sides, load_array
+from gramrun.data.manifest import REMEDY, UNREADABLE, check_manifest, check_pairs, check_sides, load_array
 from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
 from gramrun.errors import InputError
@@ -34,7 +34,6 @@ from gramrun.schema import check_schema
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 
-_REMEDY = "prepare the corpus again with --force"
 _THREADS = 4  # that compute checksums; they do not hold Python's lock
 
 
@@ -104,7 +103,7 @@ class PreparedCorpus:
         except UNREADABLE:
             frame = pd.DataFrame()
         if "key" not in frame or len(frame) != self.vocabulary_sizes.get(name):
-            raise InputError(f"{file}: does not hold the vocabulary; prepare the corpus again with --force")
+            raise InputError(f"{file}: does not hold the vocabulary; {REMEDY}")
         return frame
 
 
@@ -215,9 +214,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder}: no prepared corpus here; {remedy}")
     if not path.is_file():
         raise InputError(f"{folder}: not a prepared corpus (no {MANIFEST}); {remedy}")
-    manifest = read_json(path, _REMEDY)
+    manifest = read_json(path, REMEDY)
     if "schema_version" not in manifest:
-        raise InputError(f"{path}: damaged (no schema_version); {_REMEDY}")
+        raise InputError(f"{path}: damaged (no schema_version); {REMEDY}")
     remedy = f"make it again with `{_command(folder, manifest)}`"
     check_schema(path, manifest["schema_version"], SCHEMA_VERSION, remedy)
     check_manifest(path, manifest)
@@ -242,7 +241,7 @@ def verify(folder: Path, manifest: Mapping[str, Any]) -> None:
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         checks = [
-            pool.submit(check_recorded, folder / name, expected, _REMEDY)
+            pool.submit(check_recorded, folder / name, expected, REMEDY)
             for name, expected in manifest["files"].items()
         ]
         for check in checks:
@@ -260,9 +259,7 @@ def open_corpus(folder: Path) -> PreparedCorpus:
 
     def array(name: str) -> np.ndarray:
         if name not in manifest["files"]:
-            raise InputError(
-                f"{folder / MANIFEST}: damaged (no {name}); prepare the corpus again with --force"
-            )
+            raise InputError(f"{folder / MANIFEST}: damaged (no {name}); {REMEDY}")
         return load_array(folder / name)
 
     def side(name: str) -> Side:

@@ -131,7 +131,7 @@ def test_two_evaluations_at_once_lose_neither_result(corpus_path, tmp_path):
     succeed(folder, *lines(corpus_path)["train"], *settings("train.steps=20"))
     for _ in range(3):
         (folder / "r" / "evaluation.json").unlink(missing_ok=True)
-        with locked(folder / "r" / "evaluation.json"):  # so that both come to it before either writes
+        with locked(folder / "r" / "evaluation.json"):  # given back while both are under way
             both = [Command(folder, "evaluate", "r", "--split", s) for s in ("train", "validation")]
         assert [command.end().code for command in both] == [0, 0]
         assert set(runs.read_json(folder / "r" / "evaluation.json")) == {"train", "validation"}
