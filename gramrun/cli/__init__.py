@@ -95,7 +95,8 @@ def main() -> None:
         _fail(error, _usage(error), InputError.exit_code)
     except OSError as error:
         if error.filename is None and error.errno in _NO_ROOM:
-            # Files are written under `disk_errors`: this is stdout, whose rest has no place to go (or code of numba).
+            # Files are written under `disk_errors`: this is stdout, whose rest has no place to go, or the
+            # code that numba keeps.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             _fail(error, f"the output cannot be written: {error.strerror}; make room there", EXIT_FAILED)
         if error.filename is None or error.errno not in _NO_SUCH_PLACE:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fuzzing import Refused, budgets, command, inputs, outcome, unsealed
+from fuzzing import Refused, budgets, command, inputs, outcome, unseal
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mutations import changed, changes
@@ -67,7 +67,8 @@ def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
         "--set", "baseline.embedding_dim=4", "--set", "baseline.sweeps=2",
     )  # fmt: skip
     assert code == 0, error
-    return {kind: unsealed(folder / kind) for kind in ("train", "gram-error", "baseline")}
+    unseal(folder)
+    return {kind: folder / kind for kind in ("train", "gram-error", "baseline")}
 
 
 def commands_on(kind: str, run: Path, output: Path) -> list[list[object]]:
@@ -114,7 +115,8 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
         whole = (run / name).read_bytes()
         (run / name).write_bytes(damage if isinstance(damage, bytes) else changed(whole, damage))
         possible = commands_on(kind, run, tmp_path / "figure.png")
-        command(*possible[which % len(possible)])
+        _, _, error = command(*possible[which % len(possible)])
+        assert "wrong checksum" not in error and "wrong SHA-256" not in error
 
     check()
 
@@ -156,7 +158,8 @@ def test_any_value_in_a_run_s_json_is_taken_or_one_line(examples, made, tmp_path
             parent[path[-1]] = value
         (run / name).write_text(json.dumps(document) + "\n" + rest)
         possible = commands_on(kind, run, tmp_path / "figure.png")
-        command(*possible[which % len(possible)])
+        _, _, error = command(*possible[which % len(possible)])
+        assert "wrong checksum" not in error and "wrong SHA-256" not in error
 
     check()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzzing import Refused, budgets, command, inputs, outcome, unsealed
+from fuzzing import Refused, budgets, command, inputs, outcome, unseal
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mutations import changed, changes
@@ -58,7 +58,9 @@ TOKENS = [
 
 @pytest.fixture
 def folder(corpus_path, tmp_path) -> Path:
-    return unsealed(Path(shutil.copytree(corpus_path, tmp_path / "corpus")))
+    copy = Path(shutil.copytree(corpus_path, tmp_path / "corpus"))
+    unseal(copy)
+    return copy
 
 
 def holds_together(corpus: shards.PreparedCorpus) -> None:
