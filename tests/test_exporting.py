@@ -113,7 +113,7 @@ def test_a_baseline(gramrun, library):
     for command in (["export", "b", "--output", "c.npy"], ["evaluate", "b"]):
         code, out, err = gramrun(*command)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "b/metrics.jsonl: missing; " in err
+        assert "b/metrics.jsonl: missing; bring it back from a copy" in err
 
 
 def test_what_is_refused_leaves_everything_as_it_was(gramrun, library, tmp_path):
