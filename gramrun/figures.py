@@ -197,6 +197,11 @@ def theory_frame(paths: Sequence[Path]) -> pd.DataFrame:
             if estimator not in ("SOGram", "sampling"):
                 continue
             measured = trajectory[trajectory["side"] == side]
+            if measured.empty:  # as in a run under way, or a damaged one
+                raise InputError(
+                    f"{path}: no {side} side in its trajectory.csv yet; let it go on, or start it anew with "
+                    "--force"
+                )
             theory = _theory(measured, alpha if estimator == "SOGram" else None, batch_size)
             label = f"SOGram α={alpha:g}" if estimator == "SOGram" else estimator
             frames.append(rows.merge(theory, on="step").assign(label=label))
