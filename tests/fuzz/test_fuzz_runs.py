@@ -94,7 +94,7 @@ TEXTS = [
 ]  # fmt: skip
 
 
-NO_ROWS = b"step,side,gramian_norm,variance,drift,reference_error\n"  # of a trajectory
+OTHER_SIDE = b"step,side,gramian_norm,variance,drift,reference_error\n1,other,1,1,0,0\n"  # of a trajectory
 
 
 @budgets(fast=40, slow=500)
@@ -110,7 +110,7 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
     @example(("train", "manifest.json"), b'{"a":' * 100_000, 0)
     @example(("train", "manifest.json"), b"[[1, 2]]", 1)
     @example(("baseline", "metrics.jsonl"), b"", 0)
-    @example(("gram-error", "trajectory.csv"), NO_ROWS, 3)
+    @example(("gram-error", "trajectory.csv"), OTHER_SIDE, 3)
     def check(place, damage, which):
         kind, name = place
         run = tmp_path / "run"
