@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from experiments import cost_model
-from experiments.forecast import Forecast, in_words, together
+from experiments.forecast import Forecast, together
 from experiments.paper_corpora import PAPER, RAW_BYTES, stand_in
 from experiments.plans import Plan
 from experiments.tasks import Job, Script, Task, state_of
@@ -27,7 +27,7 @@ from gramrun.config import BaselineConfig, RunConfig
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import STATE_FLOATS, peak_memory
-from gramrun.room import available_disk, size_text
+from gramrun.room import available_disk, in_words, size_text
 
 _DOWNLOAD = 5_000_000  # bytes a second over one connection, a guess
 
@@ -247,7 +247,10 @@ def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | Non
     lines.append(
         f"Disk: {size_text(disk)} for checkpoints, shards and raw files; {size_text(room)} are free."
     )
-    return [*lines, _what_does_not_fit(left, memory, sum(beside), disk, room)]
+    lines.append(_what_does_not_fit(left, memory, sum(beside), disk, room))
+    if unsized := [name for name, corpus in absent.items() if corpus is None]:
+        lines.append(f"Not counted, as they have never been prepared: {', '.join(unsized)}.")
+    return lines
 
 
 def _what_does_not_fit(found: Sequence[Prediction], memory: int, beside: int, disk: int, room: int) -> str:

@@ -55,13 +55,6 @@ def together(seconds: Sequence[float], cores: int) -> float:
     return max(free)
 
 
-def in_words(seconds: float) -> str:
-    """A duration, roughly."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def _steps_of(job: Job) -> int:
     """The steps of a run; 1 for what has none."""
     config = None if isinstance(job, Script) else job.wanted()

@@ -26,7 +26,6 @@ from experiments import items
 from experiments.claims import gather, judge, load_claims, write_verdicts
 from experiments.datasets import DATASETS, prepare
 from experiments.dry_run import dry_run
-from experiments.forecast import in_words
 from experiments.html_report import write_html
 from experiments.plans import Plan, load_profile, profiles
 from experiments.rendering import Report, write_markdown, write_runs
@@ -38,6 +37,7 @@ from gramrun.data.shards import MANIFEST
 from gramrun.errors import GramrunError, InputError, RunError
 from gramrun.locks import locked
 from gramrun.provenance import now, provenance
+from gramrun.room import in_words
 
 _SECONDS_FOR_A_REPORT = 600.0  # which another process may be writing
 

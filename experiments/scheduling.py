@@ -17,11 +17,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from tqdm import tqdm
 
-from experiments.forecast import Forecast, in_words, together
+from experiments.forecast import Forecast, together
 from experiments.tasks import Job, Script, Task, remember_failure, state_of
 from gramrun import runs
 from gramrun.errors import RunError
 from gramrun.provenance import provenance
+from gramrun.room import in_words
 
 _REFRESH = 5  # seconds between two looks at the clock
 _FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}

@@ -115,7 +115,7 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
         InputError: when several fit, or none: the line names the nearest.
     """
     if not sought.strip():
-        raise InputError(f"the title is empty; name a {kind}")
+        raise InputError("the title is empty; type one, or the id of what is sought")
     try:
         sought.encode()
     except UnicodeEncodeError:  # how Python hands over bytes of the command line that are no text

@@ -18,7 +18,7 @@ from gramrun.models import check_fits, choose_device
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import STATE_FLOATS, count_parameters, peak_memory
 from gramrun.provenance import provenance
-from gramrun.room import available_disk, available_memory, size_text
+from gramrun.room import available_disk, available_memory, in_words, size_text
 from gramrun.training import Trainer
 
 _TIMED_STEPS = 50
@@ -166,6 +166,6 @@ def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> dict[str, Any]:
 def describe_time(time: Mapping[str, Any]) -> str:
     """What `estimate_time` found, in one line."""
     return (
-        f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {time['seconds'] / 60:.1f} minutes for "
+        f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {in_words(time['seconds'])} for "
         f"{time['steps']:,}, without evaluation"
     )

@@ -82,6 +82,13 @@ def size_text(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def in_words(seconds: float) -> str:
+    """A duration, roughly."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def _control_group_rooms() -> Iterator[int]:
     """What is left below each memory limit that binds this process; nothing outside Linux."""
     for line in _text(_ROOT / "proc/self/cgroup").splitlines():

@@ -171,6 +171,8 @@ def test_no_profile_writes_anything_in_a_dry_run(tmp_path, monkeypatch):
     for profile in ("quick", "standard"):
         text = dry_run.dry_run(load_profile(profile, tmp_path / "results"))
         assert "### To be prepared" in text and "- enwik8: not known" in text
+        assert "Not counted, as they have never been prepared:" in text.splitlines()[-1]
+        assert "enwik8" in text.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["configs"]
 
 

@@ -366,9 +366,17 @@ def test_another_suffix_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_folder_is_a_clear_error(tmp_path):
-    with pytest.raises(InputError, match=r"cannot write .*figure\.png: No such file"):
-        plotting.save(FIGURES["map"](), tmp_path / "missing" / "figure.png")
+def test_a_missing_folder_is_made(tmp_path):
+    path = tmp_path / "missing" / "Größe und Blank" / "figure.png"
+    plotting.save(FIGURES["map"](), path)
+    assert path.read_bytes().startswith(b"\x89PNG") and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_where_a_folder_should_be_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match=r"cannot write .*figure\.png: (Not a directory|File exists)"):
+        plotting.save(FIGURES["map"](), tmp_path / "file" / "figure.png")
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 
 from experiments import gramian_errors, rankings
-from experiments.forecast import Forecast, in_words, together
+from experiments.forecast import Forecast, together
 from experiments.items import trade_off
 from experiments.plans import load_profile, profiles, run_task
 from experiments.sections import interval, spread
 from experiments.tasks import Script, Task
+from gramrun.room import in_words
 
 
 def frame(**validation):

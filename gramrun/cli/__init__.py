@@ -124,7 +124,8 @@ def _usage(error: Any) -> str:
     """What is wrong with the options or arguments, and where they are explained."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "gramrun"
-    return f"{error.format_message().rstrip('. ')}; see {command} --help"
+    message = error.format_message().replace("Value error, ", "")  # pydantic's word before ours
+    return f"{message.rstrip('. ')}; see {command} --help"
 
 
 def _fail(error: BaseException, message: str, exit_code: int) -> None:

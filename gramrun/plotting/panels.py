@@ -51,7 +51,8 @@ def save(figure: Figure, path: Path) -> None:
 
     Args:
         figure: what to write.
-        path: its suffix chooses the format: ``.png`` (300 dots per inch), ``.svg`` or ``.pdf``.
+        path: its suffix chooses the format: ``.png`` (300 dots per inch), ``.svg`` or ``.pdf``. Folders
+            that are missing are made.
 
     Raises:
         InputError: if the suffix is another one, or the file cannot be written.
@@ -63,6 +64,7 @@ def save(figure: Figure, path: Path) -> None:
     # A salt makes the ids inside an SVG a function of the drawing; without it they are random.
     settings: dict[Any, Any] = {"svg.hashsalt": "gramrun", "pdf.fonttype": 42}
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         remove_orphans(path)
         with mpl.rc_context(settings):
             metadata = SAVE_METADATA[file_format]
