@@ -30,6 +30,8 @@ from gramrun.evaluation import evaluate_run
 
 SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
+# What makes times of a report's runs poor witnesses, and steps better ones.
+SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"
 LAST = 0.1  # the part of training in which a curve that rises
 RISING = 0.02  # by more than this of itself is said to be still rising
 WORTH_PROCESSES = 5  # runs to evaluate; processes that import torch take seconds to start

@@ -34,7 +34,7 @@ def section(plan: Plan) -> Section:
         measured |= rankings.measured(dataset, frame, "recommended ")
         shown = [m for m in rankings.present(dataset, METHODS) if m.config != "hidden-sogram"]
         paths = [path for method in shown for path in rankings.paths(plan, dataset, method)]
-        caption = "linear towers, MAP@10 against steps, epochs and time."
+        caption = f"linear towers, MAP@10 against steps, epochs and time {rankings.SIDE_BY_SIDE}."
         drawn.append(draw_runs(plan, "map", paths, dataset, caption))
     return Section(
         plan.item,

@@ -29,7 +29,7 @@ def section(plan: Plan) -> Section:
             for path in rankings.paths(plan, dataset, method)
         ]
         runs += paths
-        caption = "MAP@10 against steps, epochs and training time."
+        caption = f"MAP@10 against steps, epochs and training time {rankings.SIDE_BY_SIDE}."
         drawn.append(draw_runs(plan, "map", paths, dataset, caption))
         measured |= rankings.measured(dataset, frame)
         words.append(_sooner(dataset, frame))
