@@ -9,6 +9,7 @@ from typing import Any
 
 from gramrun.errors import InputError
 from gramrun.files import disk_errors, new_file
+from gramrun.records import REMEDY
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -43,7 +44,7 @@ def keep_rows(path: Path, columns: Sequence[str], step: int) -> None:
         except (ValueError, LookupError, TypeError, csv.Error):
             damaged = True
         if damaged:
-            raise InputError(f"{path}: damaged; start the run anew with --force")
+            raise InputError(f"{path}: damaged; {REMEDY}")
     with new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

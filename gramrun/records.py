@@ -17,7 +17,7 @@ import pandas as pd
 
 from gramrun.errors import InputError
 
-_REMEDY = "start the run anew with --force"
+REMEDY = "bring it back from a copy, or start the run anew with --force"
 
 
 def read_records(path: Path, numbers: Sequence[str]) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def read_records(path: Path, numbers: Sequence[str]) -> list[dict[str, Any]]:
             except (ValueError, RecursionError):
                 whole = False
             if not whole or type(record.get("step")) is not int:
-                raise InputError(f"{path} line {number}: damaged; {_REMEDY}")
+                raise InputError(f"{path} line {number}: damaged; {REMEDY}")
             records.append(record)
     return records
 
@@ -67,10 +67,10 @@ def read_table(path: Path, numbers: Sequence[str] = (), others: Sequence[str] = 
         missing = [column for column in (*numbers, *others) if column not in frame]
         wrong = [column for column in numbers if column in frame and frame[column].dtype.kind not in "iuf"]
     except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
-        raise InputError(f"{path}: damaged ({' '.join(str(error).split())}); {_REMEDY}") from None
+        raise InputError(f"{path}: damaged ({' '.join(str(error).split())}); {REMEDY}") from None
     if missing or wrong:
         reason = f"no column {missing[0]}" if missing else f"{wrong[0]} holds no numbers"
-        raise InputError(f"{path}: damaged ({reason}); {_REMEDY}")
+        raise InputError(f"{path}: damaged ({reason}); {REMEDY}")
     return frame
 
 

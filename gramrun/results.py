@@ -28,7 +28,7 @@ from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
 from gramrun.files import read_json
-from gramrun.records import read_table
+from gramrun.records import REMEDY, read_table
 
 if TYPE_CHECKING:
     from gramrun.runs import RunDirectory
@@ -150,14 +150,14 @@ def _csv(path: Path) -> pd.DataFrame:
         return _typed(read_table(path)) if path.exists() else pd.DataFrame()
     except _DAMAGE as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{path}: damaged ({reason}); start the run anew with --force") from None
+        raise InputError(f"{path}: damaged ({reason}); {REMEDY}") from None
 
 
 def _metrics(run: RunDirectory[Any]) -> pd.DataFrame:
     try:
         return _typed(pd.DataFrame(run.metrics()))
     except _DAMAGE:
-        raise InputError(f"{run.path}: its metrics are damaged; start the run anew with --force") from None
+        raise InputError(f"{run.path}: its metrics are damaged; {REMEDY}") from None
 
 
 def _evaluation(path: Path) -> pd.DataFrame:

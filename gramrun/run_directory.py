@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.errors import InputError
 from gramrun.files import check_recorded, disk_errors, is_record, new_file, read_json, recorded, write_json
-from gramrun.records import read_records
+from gramrun.records import REMEDY, read_records
 from gramrun.schema import check_schema
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
@@ -35,7 +35,6 @@ SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does 
 # What grows without a checksum of its own, and is recorded when the run has stopped.
 RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", "embeddings.npz")
 _NUMBERS = ("step", "epoch", "seconds", "train_seconds")  # what is counted on of a record
-REMEDY = "bring it back from a copy, or start the run anew with --force"
 
 Config = TypeVar("Config", RunConfig, BaselineConfig)
 

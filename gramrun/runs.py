@@ -18,9 +18,9 @@ from gramrun.files import write_text as write_text
 from gramrun.interruption import Interrupted
 from gramrun.locks import locked
 from gramrun.provenance import now, provenance
-from gramrun.records import is_number
+from gramrun.records import REMEDY, is_number
 from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
-from gramrun.run_directory import CHECKPOINTS, RECORDED, REMEDY, Config, checksums, read_manifest
+from gramrun.run_directory import CHECKPOINTS, RECORDED, Config, checksums, read_manifest
 from gramrun.run_directory import CONFIG as CONFIG
 from gramrun.run_directory import EVALUATION as EVALUATION
 from gramrun.run_directory import INNER_PRODUCTS as INNER_PRODUCTS

@@ -147,7 +147,7 @@ def test_no_byte_changes_what_is_read(written, positions, record_property):
         (written / name).write_bytes(whole)
     record_property("bytes", f"{refused} refused, {harmless} harmless")
     print(f"{refused} changes refused, {harmless} read as before, seed {SEED}")
-    assert refused > 20 * harmless or harmless < positions
+    assert harmless <= 0.02 * (refused + harmless)
 
 
 def test_each_file_of_a_corpus(corpus_path, tmp_path, gramrun):

@@ -138,6 +138,27 @@ def test_two_evaluations_at_once_lose_neither_result(corpus_path, tmp_path):
     assert not list(folder.rglob("*.lock"))
 
 
+RECORDER = """
+import pathlib, sys
+from gramrun import runs
+run = runs.open_run(pathlib.Path(sys.argv[1]))
+for turn in range(int(sys.argv[3])):
+    runs.record_evaluation(run, {"split": f"{sys.argv[2]} {turn}"})
+"""
+
+
+def test_results_recorded_at_once_are_all_kept(corpus_path, tmp_path):
+    """Two processes that read, add and write the same file all the time: without a lock they lose some."""
+    succeed(tmp_path / "f", *lines(corpus_path)["train"], *settings("train.steps=2"))
+    run, turns = tmp_path / "f" / "r", 50
+    both = [
+        subprocess.Popen([sys.executable, "-c", RECORDER, str(run), name, str(turns)]) for name in ("a", "b")
+    ]
+    assert [process.wait(120) for process in both] == [0, 0]
+    found = runs.read_json(run / "evaluation.json")
+    assert set(found) == {f"{name} {turn}" for name in ("a", "b") for turn in range(turns)}
+
+
 HOLDER = """
 import sys, pathlib
 from gramrun.locks import locked

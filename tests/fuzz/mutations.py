@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 Change = Callable[[bytes], bytes]
 
+JSON_TOKENS = [b'"', b"{", b"}", b"[", b"]", b",", b":", b"null", b"-1", b"1e999", b"NaN"]
 _PLACES = st.integers(0, 1 << 20)
 _NUMBERS = [b"0", b"-1", b"1", b"7", b"2147483647", b"2147483648", b"4294967296", b"9223372036854775807"]
 _NUMBERS += [

@@ -14,7 +14,7 @@ import torch
 from fuzzing import Refused, budgets, command, inputs, outcome, unseal
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mutations import changed, changes
+from mutations import JSON_TOKENS, changed, changes
 from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values, paths_of
 
 from gramrun import checkpoints, runs
@@ -22,23 +22,7 @@ from gramrun.gramian.low_rank_prior import load_prior
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = Path(__file__).parents[2] / "configs" / "movielens-100k" / "exact-als.yaml"
-JSON_TOKENS = [
-    b'"',
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b"null",
-    b"-1",
-    b"1e999",
-    b"NaN",
-    b'"step": ',
-    b'"a"',
-    b"\n",
-    b"{}\n",
-]
+TOKENS = [*JSON_TOKENS, b'"step": ', b'"a"', b"\n", b"{}\n"]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +86,7 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
     """Each command that reads the run ends well or in one line."""
 
     @inputs(examples)
-    @given(st.sampled_from(TEXTS), st.one_of(changes(JSON_TOKENS), st.binary(max_size=30)), st.integers(0, 9))
+    @given(st.sampled_from(TEXTS), st.one_of(changes(TOKENS), st.binary(max_size=30)), st.integers(0, 9))
     @example(("train", "metrics.jsonl"), b"[" * 100_000 + b"\n", 0)
     @example(("train", "metrics.jsonl"), b"5\n", 1)
     @example(("train", "metrics.jsonl"), b"{}\n", 2)
