@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from tqdm import tqdm
 
 from experiments.forecast import Forecast, together
+from experiments.forked import run_module
 from experiments.tasks import Job, Script, Task, remember_failure, state_of
 from gramrun import runs
 from gramrun.errors import RunError
@@ -64,8 +65,7 @@ def run_all(tasks: Sequence[Job]) -> None:
     def run(task: Job) -> None:
         began[task] = time.monotonic()
         if isinstance(task, Task):
-            flags = _FLAGS[states[task]]
-            gramrun(task.arguments(*flags), threads=1)
+            make_run(task, *_FLAGS[states[task]])
         else:
             run_script(task)
 
@@ -123,7 +123,27 @@ def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool
     Raises:
         RunError: when it fails, with its own message.
     """
-    _python("gramrun", arguments, threads=threads, quiet=quiet)
+    environment = dict(os.environ)
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    done = subprocess.run(
+        [sys.executable, "-m", "gramrun", *arguments],
+        env=environment,
+        capture_output=quiet,
+        text=True,
+        check=False,
+    )
+    _check("gramrun", arguments, done.returncode, done.stderr if quiet else None)
+
+
+def make_run(task: Task, *flags: str) -> None:
+    """Run a task on one thread.
+
+    Raises:
+        RunError: when it fails, with its own message.
+    """
+    arguments = task.arguments(*flags)
+    _check("gramrun", arguments, *run_module("gramrun", arguments))
 
 
 def run_script(script: Script) -> None:
@@ -135,26 +155,19 @@ def run_script(script: Script) -> None:
     started = time.monotonic()
     script.stamp.unlink(missing_ok=True)  # what a failing script leaves behind is nobody's
     script.output.parent.mkdir(parents=True, exist_ok=True)
-    _python(script.module, [*script.arguments, "--output", str(script.output)], threads=1, quiet=True)
+    arguments = [*script.arguments, "--output", str(script.output)]
+    _check(script.module, arguments, *run_module(script.module, arguments))
     if not script.output.exists():
         raise RunError(f"{script.module} has not written {script.output}")
     made = {"seconds": time.monotonic() - started, "provenance": provenance()}
     runs.write_json(script.stamp, {**script.describe(), **made})
 
 
-def _python(module: str, arguments: Sequence[str], *, threads: int | None, quiet: bool) -> None:
-    environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        env=environment,
-        capture_output=quiet,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        # Of a traceback the last line says what it is.
-        lines = done.stderr.strip().splitlines() if quiet else []
-        reason = f": {lines[-1]}" if lines else ", see above" if not quiet else ""
-        raise RunError(f"{module} {' '.join(arguments)} failed ({done.returncode}){reason}")
+def _check(module: str, arguments: Sequence[str], code: int, said: str | None) -> None:
+    """Raise where a program failed; `said` is None where the user has seen what it said."""
+    if not code:
+        return
+    # Of a traceback the last line says what it is.
+    lines = (said or "").strip().splitlines()
+    reason = f": {lines[-1]}" if lines else ", see above" if said is None else ""
+    raise RunError(f"{module} {' '.join(arguments)} failed ({code}){reason}")

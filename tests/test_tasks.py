@@ -128,7 +128,7 @@ def test_what_is_not_known_begins_first(here, monkeypatch):
     """A job that nothing is known of may be the longest."""
     begun = []
     monkeypatch.setattr(scheduling.os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(scheduling, "gramrun", lambda arguments, threads: begun.append(arguments[0]))
+    monkeypatch.setattr(scheduling, "make_run", lambda task, *flags: begun.append(task.command))
     monkeypatch.setattr(Forecast, "seconds", lambda self, job: {"train": 5.0}.get(job.command))
     tasks = [run_task(command, "synthetic", "exact-als" if command == "baseline" else "sogram", seed=0)
              for command in ("train", "baseline")]  # fmt: skip
