@@ -24,7 +24,8 @@ _IMPORTED = [
     "gramrun.gram_error",
     "gramrun.baseline",
     "torch._dynamo",  # which torch.optim imports when it is called
-    "experiments.reproduce",  # since multiprocessing imports its parent's main module
+    "experiments.dry_run",  # and all that experiments.reproduce imports, since multiprocessing
+    "experiments.html_report",  # executes its parent's main module in every child
 ]
 if sys.platform == "linux":
     _PROCESSES.set_forkserver_preload(_IMPORTED)
