@@ -25,7 +25,7 @@ _IMPORTED = [
     "gramrun.baseline",
     "torch._dynamo",  # which torch.optim imports when it is called
     "experiments.dry_run",  # and all that experiments.reproduce imports, since multiprocessing
-    "experiments.html_report",  # executes its parent's main module in every child
+    "experiments.section_files",  # executes its parent's main module in every child
 ]
 if sys.platform == "linux":
     _PROCESSES.set_forkserver_preload(_IMPORTED)
