@@ -11,7 +11,8 @@ from experiments import rankings
 from experiments.plans import Plan, run_task
 from experiments.rankings import Method
 from experiments.tasks import Task
-from gramrun import runs
+from gramrun import run_directory
+from gramrun.files import read_json
 
 UNSEEDED = ("popularity",)  # configs of methods that draw nothing
 PACKAGES = {"implicit-als": "implicit"}  # configs of methods that need one, which may not be installed
@@ -54,14 +55,14 @@ def measure_baseline(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.
     for method in possible(dataset, methods):
         for seed in seeds_of(plan, method):
             path = run_task("baseline", dataset, method.config, *method.settings, seed=seed).output
-            found = runs.read_json(path / runs.EVALUATION)
+            found = read_json(path / run_directory.EVALUATION)
             rows.append(
                 {
                     "label": method.label,
                     "seed": seed,
                     "validation": found["validation"]["map@10"],
                     "train": found["train"]["map@10"],
-                    "seconds": runs.read_json(path / runs.MANIFEST)["seconds"],
+                    "seconds": read_json(path / run_directory.MANIFEST)["seconds"],
                     "interval": found["validation"]["ci95"],
                 }
             )

@@ -35,7 +35,7 @@ from experiments.claim_commands import command
 from experiments.claim_schema import Claim, exactly, load_claims, number
 from experiments.claim_values import Values, compare, estimate
 from experiments.sections import Section, Seeds
-from gramrun import runs
+from gramrun.files import read_json, write_json
 
 __all__ = ["Claim", "Outcome", "Verdict", "gather", "judge", "load_claims", "rejudge", "write_verdicts"]
 
@@ -241,7 +241,7 @@ def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
         }
         for verdict in verdicts
     ]
-    runs.write_json(path, {"verdicts": rows})
+    write_json(path, {"verdicts": rows})
 
 
 def rejudge(claims: Sequence[Claim], path: Path) -> tuple[list[dict[str, Any]], list[Verdict]]:
@@ -250,7 +250,7 @@ def rejudge(claims: Sequence[Claim], path: Path) -> tuple[list[dict[str, Any]], 
     Raises:
         InputError: when the file is missing or damaged.
     """
-    rows = runs.read_json(path)["verdicts"]
+    rows = read_json(path)["verdicts"]
     measured = {name: tuple(map(float, v)) for row in rows for name, v in row["measured"].items()}
     return rows, judge(claims, measured)
 

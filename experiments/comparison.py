@@ -20,7 +20,8 @@ from scipy import stats
 
 from experiments.scheduling import gramrun, run_all
 from experiments.tasks import Task
-from gramrun import runs
+from gramrun import run_directory, runs
+from gramrun.files import read_json, write_text
 
 COMPARISONS = Path(__file__).with_name("comparisons")
 
@@ -124,7 +125,7 @@ def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: s
 
 def origin(run: Path) -> str:
     """How the numbers of a table came about, from the manifest of one of its runs."""
-    manifest = runs.read_json(run / runs.MANIFEST)
+    manifest = read_json(run / run_directory.MANIFEST)
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     return (
         f"Code: commit `{manifest['git_commit']}`; data: content hash `{manifest['data_hash'][:16]}`; "
@@ -145,10 +146,10 @@ def main() -> None:
     every = tasks(comparison, arguments.dataset, results)
     run_all(list(every.values()))
     frame = measurements(every)
-    runs.write_text(results / "runs.csv", frame.to_csv(index=False))
+    write_text(results / "runs.csv", frame.to_csv(index=False))
     report = table(comparison, frame, arguments.name, arguments.dataset)
     report += f"\n{origin(next(iter(every.values())).output)}\n"
-    runs.write_text(results / "RESULTS.md", report)
+    write_text(results / "RESULTS.md", report)
     print(report)
 
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from experiments.step_time import products
-from gramrun import runs
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import PreparedCorpus
+from gramrun.files import read_json
 
 BENCH = Path(__file__).parents[1] / "results" / "reference" / "bench"
 _BENCH_NUMBERS = {"pages": 3072 * 2 * (3 * 50 + 256 + 64), "linear": 3072 * 4 * 35}
@@ -113,14 +113,14 @@ class CostModel:
 
 def preparation(pairs: int, folder: Path = BENCH) -> float:
     """Seconds to prepare so many pairs from files on disk, at the pace of the largest wiki's older tables."""
-    timed = runs.read_json(folder / "prepare_speed.json")["rounds"]["fr-scale-2016"]["prepare"]
+    timed = read_json(folder / "prepare_speed.json")["rounds"]["fr-scale-2016"]["prepare"]
     return pairs * statistics.median(timed) / _FR_SCALE
 
 
 def load(folder: Path = BENCH) -> CostModel:
     """The model of the committed timings."""
     steps, costs, growth, ranking = (
-        runs.read_json(folder / f"{name}.json")
+        read_json(folder / f"{name}.json")
         for name in ("step_time", "estimator_cost", "growth", "evaluation_speed")
     )
     timed = {kind: steps["workloads"][kind]["by_threads"]["1"] for kind in _BENCH_NUMBERS}

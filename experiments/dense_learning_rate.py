@@ -22,11 +22,11 @@ import pandas as pd
 import torch
 
 from experiments.scheduling import gramrun
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import evaluate_embeddings
+from gramrun.files import write_text
 from gramrun.models import embed_all
 from gramrun.training import Trainer
 
@@ -86,8 +86,8 @@ def main() -> None:
             print(rows[-1], flush=True)
     frame = pd.DataFrame(rows)
     folder = Path("results") / "dense_learning_rate"
-    runs.write_text(folder / f"{arguments.dataset}.csv", frame.to_csv(index=False))
-    runs.write_text(folder / f"{arguments.dataset}.md", table(frame, arguments.dataset, config))
+    write_text(folder / f"{arguments.dataset}.csv", frame.to_csv(index=False))
+    write_text(folder / f"{arguments.dataset}.md", table(frame, arguments.dataset, config))
     print(table(frame, arguments.dataset, config))
 
 

@@ -30,11 +30,11 @@ import torch
 from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.timing import RESULTS, measure, table
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data import shards
 from gramrun.data.shards import PreparedCorpus
+from gramrun.files import write_json, write_text
 from gramrun.gramian.sagram import SAGram
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
@@ -138,8 +138,8 @@ def main() -> None:
         numbers[name] = {"ms": frame.to_dict(orient="list"), "bytes": memory, "rebuild_ms": rebuilds}
     command = f"`python -m experiments.estimator_cost --workloads {' '.join(arguments.workloads)}`"
     text = "\n\n".join([f"{command}. Goals: SOGram 1.03, SAGram per item 1.10.", *parts]) + "\n"
-    runs.write_json(RESULTS / "estimator_cost.json", {**provenance(), "threads": threads, **numbers})
-    runs.write_text(RESULTS / "estimator_cost.md", text)
+    write_json(RESULTS / "estimator_cost.json", {**provenance(), "threads": threads, **numbers})
+    write_text(RESULTS / "estimator_cost.md", text)
     print(text)
 
 

@@ -22,8 +22,9 @@ import yaml
 from experiments.comparison import origin, scalar
 from experiments.scheduling import gramrun, run_all
 from experiments.tasks import Task
-from gramrun import figures, plotting, runs
+from gramrun import figures, plotting
 from gramrun.config import EstimatorSection
+from gramrun.files import write_text
 
 SEARCH = Path(__file__).with_suffix(".yaml")
 TAIL = 0.2  # the last part of the trajectory, over which errors are averaged
@@ -142,7 +143,7 @@ def main() -> None:
         plotting.save(figure, results / f"gram-error-B{size}.png")
         parts.append(f"![Gramian error at B = {size}](gram-error-B{size}.png)")
     parts.append(origin(next(iter(every.values())).output))
-    runs.write_text(results / "RESULTS.md", "\n\n".join(parts) + "\n")
+    write_text(results / "RESULTS.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
 
 

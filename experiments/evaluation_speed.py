@@ -28,6 +28,7 @@ from experiments.timing import RESULTS
 from gramrun import checkpoints, negatives, ranking, runs
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking_task
+from gramrun.files import write_json, write_text
 from gramrun.models import embed_all, make_model
 from gramrun.negatives import Negatives
 from gramrun.provenance import provenance
@@ -176,11 +177,11 @@ def main() -> None:
         frame = measure(problem, arguments.rounds)
         parts.append(timing.table(frame, title(name, problem), BARE))
         numbers[name] = frame.to_dict(orient="list")
-    runs.write_json(
+    write_json(
         RESULTS / "evaluation_speed.json",
         {**provenance(), "threads": torch.get_num_threads(), "ms for 1,000 left items": numbers},
     )
-    runs.write_text(RESULTS / "evaluation_speed.md", "\n\n".join(parts) + "\n")
+    write_text(RESULTS / "evaluation_speed.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
     print(f"wrote {RESULTS}/evaluation_speed.md")
 

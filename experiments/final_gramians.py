@@ -9,6 +9,7 @@ import numpy as np
 
 from gramrun import checkpoints, runs
 from gramrun.data.shards import open_corpus
+from gramrun.files import read_json, write_json
 from gramrun.gramian.exact import relative_error
 from gramrun.training import Trainer
 
@@ -26,7 +27,7 @@ def keep_gramians(output: Path) -> dict[str, Any]:
         the exact Gramian, both as a mean over the two sides.
     """
     if (output / GRAMIANS).exists():
-        return runs.read_json(output / GRAMIANS)
+        return read_json(output / GRAMIANS)
     run = runs.open_run(output)
     state = checkpoints.load_newest(run)
     assert state is not None, "a finished run has a checkpoint until its Gramians are measured"
@@ -40,6 +41,6 @@ def keep_gramians(output: Path) -> dict[str, Any]:
         measured.append((relative_error(estimator.gramian, exact), rank))
     error, rank = np.mean(measured, axis=0).tolist()
     result = {"error": error, "rank": rank}
-    runs.write_json(output / GRAMIANS, result)
+    write_json(output / GRAMIANS, result)
     run.drop_checkpoints(0)
     return result

@@ -28,10 +28,10 @@ import torch
 
 from experiments.pages import pages_corpus
 from experiments.timing import RESULTS, apart, measure, table
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
@@ -122,8 +122,8 @@ def main() -> None:
             memory[name] = {"peak": peak, "predicted": predicted_peak(CONFIG, settings)}
             print(f"{name}: {memory[name]}", flush=True)
     text = report(timed, memory)
-    runs.write_json(RESULTS / "growth.json", {**provenance(), "sizes": SIZES, **timed, "memory": memory})
-    runs.write_text(RESULTS / "growth.md", text)
+    write_json(RESULTS / "growth.json", {**provenance(), "sizes": SIZES, **timed, "memory": memory})
+    write_text(RESULTS / "growth.md", text)
     print(text)
 
 

@@ -23,8 +23,8 @@ from experiments.claims import Outcome
 from experiments.rendering import Report
 from experiments.run_records import RunRecord, common_lines
 from experiments.sections import Figure, Section, Table
-from gramrun import runs
 from gramrun.errors import InputError
+from gramrun.files import write_text
 
 HERE = Path(__file__).parent
 SVG = "http://www.w3.org/2000/svg"
@@ -100,7 +100,7 @@ def write_html(report: Report) -> Path:
         InputError: when a figure's SVG is missing or damaged, or a run has no manifest.
     """
     path = report.folder / "report.html"
-    runs.write_text(path, html(report))
+    write_text(path, html(report))
     return path
 
 

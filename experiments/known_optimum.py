@@ -50,7 +50,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramrun import runs
 from gramrun.baseline import exact_als_problem
 from gramrun.baselines import exact_als
 from gramrun.config import BaselineSection, RunConfig
@@ -58,6 +57,7 @@ from gramrun.config_loading import load_config
 from gramrun.data import shards, synthetic
 from gramrun.data.corpus import Corpus, Side
 from gramrun.data.shards import PreparedCorpus
+from gramrun.files import write_text
 from gramrun.models import embed_all
 from gramrun.priors import make_prior
 from gramrun.provenance import provenance
@@ -302,8 +302,8 @@ def main() -> None:
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     text += f"\nCode: commit `{facts['git_commit']}`; python {facts['python']}, {versions}; "
     text += f"{facts['processor']}.\n"
-    runs.write_text(file.with_suffix(".md"), text)
-    runs.write_text(file, frame.to_csv(index=False))
+    write_text(file.with_suffix(".md"), text)
+    write_text(file, frame.to_csv(index=False))
     print(text)
 
 

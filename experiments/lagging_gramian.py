@@ -22,11 +22,11 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.scheduling import gramrun
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import evaluate_embeddings
+from gramrun.files import write_text
 from gramrun.gramian.exact import relative_error
 from gramrun.models import embed_all
 from gramrun.training import Trainer
@@ -81,8 +81,8 @@ def main() -> None:
         print(rows[-1], flush=True)
     frame = pd.DataFrame(rows)
     folder = Path("results") / "lagging_gramian"
-    runs.write_text(folder / f"{arguments.dataset}.csv", frame.to_csv(index=False))
-    runs.write_text(folder / f"{arguments.dataset}.md", table(frame, arguments.dataset))
+    write_text(folder / f"{arguments.dataset}.csv", frame.to_csv(index=False))
+    write_text(folder / f"{arguments.dataset}.md", table(frame, arguments.dataset))
     print(table(frame, arguments.dataset))
 
 

@@ -33,8 +33,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.timing import RESULTS
-from gramrun import runs
 from gramrun.data.wikipedia.planted import SIZES, PlantedWiki, write_tables
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 
 TABLES = Path("data/raw/planted")
@@ -191,8 +191,8 @@ def main() -> None:
             numbers[f"{name}-{generation}"] = frame.to_dict(orient="list")
             if name == "fr-scale" and not arguments.keep:
                 shutil.rmtree(tables)
-    runs.write_json(RESULTS / "prepare_speed.json", {**provenance(), "rounds": numbers})
-    runs.write_text(RESULTS / "prepare_speed.md", "\n".join(lines) + "\n")
+    write_json(RESULTS / "prepare_speed.json", {**provenance(), "rounds": numbers})
+    write_text(RESULTS / "prepare_speed.md", "\n".join(lines) + "\n")
     print("\n".join(lines))
     print(f"wrote {RESULTS}/prepare_speed.md")
 

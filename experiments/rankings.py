@@ -22,11 +22,12 @@ from tqdm import tqdm
 from experiments.plans import Plan
 from experiments.sections import Seeds, interval, spread
 from experiments.tasks import Task
-from gramrun import runs
+from gramrun import run_directory, runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import evaluate_run
+from gramrun.files import read_json
 
 SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
@@ -97,12 +98,12 @@ def evaluate(paths: Sequence[Path]) -> list[dict[str, dict[str, Any]]]:
         with ProcessPoolExecutor(os.cpu_count(), spawned, torch.set_num_threads, (1,)) as pool:
             done = pool.map(_evaluate, missing)
             list(tqdm(done, "evaluating", len(missing), unit="run", disable=None, leave=False))
-    return [runs.read_json(path / runs.EVALUATION) for path in paths]
+    return [read_json(path / run_directory.EVALUATION) for path in paths]
 
 
 def _missing_splits(path: Path) -> list[str]:
-    file = path / runs.EVALUATION
-    known = runs.read_json(file) if file.exists() else {}
+    file = path / run_directory.EVALUATION
+    known = read_json(file) if file.exists() else {}
     run = runs.open_run(path)
     newest = run.checkpoints()[-1:]
     return [

@@ -19,7 +19,7 @@ from experiments.claim_tables import Untested
 from experiments.claims import Verdict
 from experiments.run_records import RunRecord, common_lines, read_record
 from experiments.sections import Section
-from gramrun import runs
+from gramrun.files import write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,14 @@ def markdown(report: Report) -> str:
 def write_markdown(report: Report) -> Path:
     """Write ``RESULTS.md`` into the report's folder; return its path."""
     path = report.folder / "RESULTS.md"
-    runs.write_text(path, markdown(report))
+    write_text(path, markdown(report))
     return path
 
 
 def write_runs(report: Report) -> Path:
     """Write ``runs.json``, every run behind every section with its whole hashes; return its path."""
     path = report.folder / "runs.json"
-    runs.write_json(
-        path, {section.name: [asdict(r) for r in records(section)] for section in report.sections}
-    )
+    write_json(path, {section.name: [asdict(r) for r in records(section)] for section in report.sections})
     return path
 
 
@@ -165,7 +163,7 @@ def _section(section: Section, command: str) -> list[str]:
 
 def _table(frame: pd.DataFrame) -> str:
     if frame.empty:
-        return "(no rows)"
+        return "None."
     numeric = [numeric_column(frame.iloc[:, place]) for place in range(frame.shape[1])]
     lines = [
         "| " + " | ".join(_line(str(head)) for head in frame.columns) + " |",

@@ -31,6 +31,7 @@ from gramrun import checkpoints, runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
@@ -133,8 +134,8 @@ def main() -> None:
             frame, facts = measure(method, arguments.data, Path(folder), arguments.rounds)
             lines.append(row(method, frame, facts))
             numbers[method] = {"seconds": frame.to_dict(orient="list"), **facts}
-    runs.write_json(RESULTS / "resume_cost.json", {**provenance(), "threads": threads, "methods": numbers})
-    runs.write_text(RESULTS / "resume_cost.md", "\n".join(lines) + "\n")
+    write_json(RESULTS / "resume_cost.json", {**provenance(), "threads": threads, "methods": numbers})
+    write_text(RESULTS / "resume_cost.md", "\n".join(lines) + "\n")
     print("\n".join(lines))
     print(f"wrote {RESULTS}/resume_cost.md")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from gramrun import runs
+from gramrun import run_directory
+from gramrun.files import read_json
 
 SHORT = 12  # hex digits that are shown of a hash; the manifests have them all
 
@@ -57,8 +58,8 @@ def read_record(path: Path) -> RunRecord:
     Raises:
         InputError: when it has no readable manifest.
     """
-    manifest = runs.read_json(path / runs.MANIFEST)
-    config = yaml.safe_load((path / runs.CONFIG).read_text(encoding="utf-8"))
+    manifest = read_json(path / run_directory.MANIFEST)
+    config = yaml.safe_load((path / run_directory.CONFIG).read_text(encoding="utf-8"))
     return RunRecord(
         name=f"{path.parent.name}/{path.name}",
         kind=str(manifest["kind"]),

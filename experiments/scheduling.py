@@ -20,8 +20,8 @@ from tqdm import tqdm
 from experiments.forecast import Forecast, together
 from experiments.forked import run_module
 from experiments.tasks import Job, Script, Task, remember_failure, state_of
-from gramrun import runs
 from gramrun.errors import RunError
+from gramrun.files import write_json
 from gramrun.provenance import provenance
 from gramrun.room import in_words
 
@@ -160,7 +160,7 @@ def run_script(script: Script) -> None:
     if not script.output.exists():
         raise RunError(f"{script.module} has not written {script.output}")
     made = {"seconds": time.monotonic() - started, "provenance": provenance()}
-    runs.write_json(script.stamp, {**script.describe(), **made})
+    write_json(script.stamp, {**script.describe(), **made})
 
 
 def _check(module: str, arguments: Sequence[str], code: int, said: str | None) -> None:

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure as Drawing
 
 from experiments.plans import Plan
 from experiments.sections import Figure, Section
-from gramrun import figures, plotting, runs
+from gramrun import figures, plotting
+from gramrun.files import write_text
 
 
 def write_figure(plan: Plan, drawing: Drawing, name: str, caption: str) -> Figure:
@@ -26,4 +27,4 @@ def draw_runs(plan: Plan, kind: str, paths: list[Path], dataset: str, caption: s
 def write_tables(plan: Plan, section: Section) -> None:
     """Write a section's tables into the plan's folder."""
     for table in section.tables:
-        runs.write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))
+        write_text(plan.folder / f"{table.name}.csv", table.frame.to_csv(index=False))

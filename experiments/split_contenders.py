@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from experiments.many_items import Workload
 from experiments.split_step import Bags, CountedProcesses, Sides, SplitStep, TableShare
-from gramrun import runs
+from gramrun.files import write_json
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.learners import BatchItems
@@ -200,7 +200,7 @@ def run_group(rank: int, group: Group, rounds: int, folder: Path) -> None:
                          "received": received, "loopback": wire / STEPS / group.processes})  # fmt: skip
     speed = measure_gloo(group.processes) if rounds > 1 else {}
     found = {"rows": rows[len(contenders) :], "gloo": speed, "peak": peak()}  # round 0 warms up
-    runs.write_json(folder / f"{rank}.json", found)
+    write_json(folder / f"{rank}.json", found)
     dist.destroy_process_group()
     os._exit(0)  # as `gramrun.__main__` leaves, and why
 

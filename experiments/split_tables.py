@@ -37,7 +37,7 @@ import torch.multiprocessing as multiprocessing
 from experiments.many_items import replica_traffic, split_traffic
 from experiments.split_contenders import EXCHANGES, PARTS, Case, Group, run_group
 from experiments.timing import RESULTS, table
-from gramrun import runs
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 
 MILLION = 10**6
@@ -220,8 +220,8 @@ def main() -> None:
         f"thread on one machine of {os.cpu_count()} cores, {arguments.rounds} rounds."
     )
     text = "\n\n".join([heading, *sections, gloo_table(speeds), memory]) + "\n"
-    runs.write_json(RESULTS / "split_tables.json", {**provenance(), "groups": numbers, "memory": peaks})
-    runs.write_text(RESULTS / "split_tables.md", text)
+    write_json(RESULTS / "split_tables.json", {**provenance(), "groups": numbers, "memory": peaks})
+    write_text(RESULTS / "split_tables.md", text)
     print(text)
     print(f"wrote {RESULTS}/split_tables.md")
 

@@ -38,10 +38,10 @@ from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.step_parts import account, distinct_items, parts_table
 from experiments.timing import RESULTS, apart, measure, ratio, table
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
@@ -261,8 +261,8 @@ def main() -> None:
                     title = f"dense layers of a tower, forward and backward on B', {most} threads"
                     sections.append(table(pd.DataFrame(timed), title, "eager"))
     text = "\n\n".join([f"`python -m experiments.step_time`. {GOAL}", *sections]) + "\n"
-    runs.write_json(RESULTS / "step_time.json", {**provenance(), "workloads": numbers})
-    runs.write_text(RESULTS / "step_time.md", text)
+    write_json(RESULTS / "step_time.json", {**provenance(), "workloads": numbers})
+    write_text(RESULTS / "step_time.md", text)
     print(text)
     print(f"wrote {RESULTS}/step_time.md")
 

@@ -6,11 +6,12 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from gramrun import runs
+from gramrun import run_directory, runs
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config_loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
 from gramrun.errors import GramrunError, InputError
+from gramrun.files import read_json, write_json
 from gramrun.locks import locked
 
 
@@ -91,7 +92,7 @@ def state_of(job: Job) -> str:
 
 
 def _state_of_script(script: Script) -> str:
-    found = runs.read_json(script.stamp)
+    found = read_json(script.stamp)
     wanted = script.describe()
     return "done" if {key: found.get(key) for key in wanted} == wanted else "stale"
 
@@ -108,26 +109,26 @@ def _state_of_task(task: Task) -> str:
 
 def remember_failure(job: Job, reason: str) -> None:
     """Note in a run's manifest why it ended, where it could not do so itself: killed for its memory, say."""
-    manifest = job.output / runs.MANIFEST
+    manifest = job.output / run_directory.MANIFEST
     if not isinstance(job, Task) or not manifest.exists():
         return
     with contextlib.suppress(InputError), locked(job.output):  # what another process has locked goes on
-        known = runs.read_json(manifest)
+        known = read_json(manifest)
         if known.get("status") == "running":  # an interrupted one says so
-            runs.write_json(manifest, {**known, "status": "failed", "error": reason})
+            write_json(manifest, {**known, "status": "failed", "error": reason})
 
 
 def failure_of(job: Job) -> str:
     """Why a run failed, as its manifest remembers."""
-    return str(runs.read_json(job.output / runs.MANIFEST).get("error") or "no reason was kept")
+    return str(read_json(job.output / run_directory.MANIFEST).get("error") or "no reason was kept")
 
 
 def seconds_of(job: Job) -> float | None:
     """How long a job took; None where it is not finished."""
     try:
         if isinstance(job, Script):
-            return float(runs.read_json(job.stamp)["seconds"])
-        manifest = runs.read_json(job.output / runs.MANIFEST)
+            return float(read_json(job.stamp)["seconds"])
+        manifest = read_json(job.output / run_directory.MANIFEST)
     except (GramrunError, KeyError):
         return None
     return float(manifest["seconds"]) if manifest["status"] == "finished" else None

@@ -26,12 +26,12 @@ from torch import Tensor
 
 from experiments.scheduling import gramrun
 from experiments.timing import RESULTS, apart
-from gramrun import runs
 from gramrun.baseline import implicit_als
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.evaluation import evaluate_embeddings
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 from gramrun.training import Trainer
 
@@ -159,8 +159,8 @@ def main() -> None:
     found: dict[str, list[Curve]] = apart(curves, CORPUS, arguments.seeds, threads)
     text = report(found, arguments.levels, threads)
     numbers: dict[str, Any] = {"threads": threads, "seeds": arguments.seeds, "curves": found}
-    runs.write_json(RESULTS / "time_to_quality.json", {**provenance(), **numbers})
-    runs.write_text(RESULTS / "time_to_quality.md", text)
+    write_json(RESULTS / "time_to_quality.json", {**provenance(), **numbers})
+    write_text(RESULTS / "time_to_quality.md", text)
     print(text)
 
 

@@ -30,13 +30,13 @@ from experiments.join_contenders import GRAMRUN, SPILLING, TASKS, THREADS, WAYS,
 from experiments.prepare_speed import TABLES
 from experiments.prepare_speed import WIKIS as MADE
 from experiments.timing import RESULTS
-from gramrun import runs
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.wikipedia.files import find_tables
 from gramrun.data.wikipedia.pages import read_pages, resolve_redirects
 from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
 from gramrun.data.wikipedia.records import ARTICLES, ByNumber, Wiki
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 
 GENERATION = "2026"
@@ -176,8 +176,8 @@ def main() -> None:
             frame = measure(path, arguments.rounds, max(LEAST_MEMORY, LITTLE_MEMORY * links))
         lines += rows_of(name, links, frame)
         numbers[name] = frame.to_dict(orient="list")
-    runs.write_json(RESULTS / "title_joins.json", {**provenance(), "libraries": versions, "joins": numbers})
-    runs.write_text(RESULTS / "title_joins.md", "\n".join(lines) + "\n")
+    write_json(RESULTS / "title_joins.json", {**provenance(), "libraries": versions, "joins": numbers})
+    write_text(RESULTS / "title_joins.md", "\n".join(lines) + "\n")
     print("\n".join(lines))
     print(f"wrote {RESULTS}/title_joins.md")
 

@@ -17,10 +17,10 @@ import mwparserfromhell
 import pandas as pd
 
 from experiments.timing import RESULTS
-from gramrun import runs
 from gramrun.data.titles import SiteInfo, parse_target
 from gramrun.data.wikitext import find_categories, find_links, raw_targets, searched
 from gramrun.data.xml_dump import read_pages
+from gramrun.files import write_json, write_text
 from gramrun.provenance import provenance
 
 REFERENCE = "mwparserfromhell"
@@ -85,10 +85,10 @@ def main() -> None:
     site, pages = read_pages(arguments.dump, allow_cut_off=True)
     texts = [page.text for page in pages if page.redirect is None][:: arguments.every]
     frame = measure(texts, contenders(site), arguments.rounds)
-    runs.write_json(
+    write_json(
         RESULTS / "wikitext_speed.json", {**provenance(), "pages": len(texts), "MB/s": frame.to_dict("list")}
     )
-    runs.write_text(
+    write_text(
         RESULTS / "wikitext_speed.md", f"{heading(arguments.dump, arguments.every)}\n\n{table(frame)}\n"
     )
     print(table(frame))

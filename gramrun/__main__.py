@@ -18,7 +18,7 @@ def main() -> None:
         print(f"gramrun: {interruption}", file=sys.stderr)
         raise SystemExit(interruption.exit_code) from None
     except SystemExit as leaving:
-        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        if os.environ.get("WORLD_SIZE") not in (None, "", "1"):
             # After an exchange with others, a process was seen to hang or abort while Python winds down.
             sys.stdout.flush()
             sys.stderr.flush()

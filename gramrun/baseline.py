@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gramrun import runs
+from gramrun import run_directory, runs
 from gramrun.baselines import exact_als
 from gramrun.baselines.implicit_als import check_installed, fit_implicit_als
 from gramrun.baselines.popularity import popularity_embeddings
@@ -31,10 +31,10 @@ from gramrun.data.manifest import UNREADABLE
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.evaluation import evaluate_beside_popularity
-from gramrun.files import new_folder
+from gramrun.files import new_folder, write_json, write_text
 from gramrun.provenance import now
-from gramrun.run_directory import checksums
-from gramrun.runs import BaselineRun, check_same_data
+from gramrun.run_directory import BaselineRun, checksums
+from gramrun.runs import check_same_data
 
 EMBEDDINGS = "embeddings.npz"
 
@@ -183,11 +183,11 @@ def run_baseline(
     manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
     manifest |= {"seconds": time.perf_counter() - started}
     with new_folder(path) as folder:
-        runs.write_text(folder / runs.CONFIG, dump_config(config))
-        runs.write_text(folder / runs.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
+        write_text(folder / run_directory.CONFIG, dump_config(config))
+        write_text(folder / run_directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
         np.savez(folder / EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
-        runs.write_json(folder / runs.EVALUATION, {str(result["split"]): result for result in results})
-        runs.write_json(folder / runs.MANIFEST, {**manifest, "files": checksums(folder)})
+        write_json(folder / run_directory.EVALUATION, {str(result["split"]): result for result in results})
+        write_json(folder / run_directory.MANIFEST, {**manifest, "files": checksums(folder)})
     return results
 
 
@@ -221,7 +221,7 @@ def sweeps_done(run: BaselineRun) -> int:
     """
     records = run.metrics()
     if not records:
-        path = run.path / runs.METRICS
+        path = run.path / run_directory.METRICS
         raise InputError(f"{path}: damaged (no records); fit the baseline anew with --force")
     return int(records[-1]["step"])
 

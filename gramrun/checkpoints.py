@@ -22,7 +22,8 @@ from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.files import disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.peak_memory import STATE_FLOATS
 from gramrun.room import check_room
-from gramrun.runs import Run, identity
+from gramrun.run_directory import Run
+from gramrun.runs import identity
 from gramrun.schema import check_schema
 from gramrun.training import Trainer
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from gramrun import runs
 from gramrun.baseline import load_embeddings, sweeps_done
 from gramrun.data.corpus import Side
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.shards import PreparedCorpus
 from gramrun.evaluation import trained_model
-from gramrun.runs import BaselineRun, Run
+from gramrun.run_directory import BaselineRun, Run
 from gramrun.sides import embed_in_chunks
 
 SideName = Literal["left", "right"]
@@ -70,11 +70,12 @@ def vocabulary_file(corpus: PreparedCorpus, side: Side) -> Path:
     return corpus.path / "vocabularies" / f"{side.item}.parquet"
 
 
-def open_embeddings(path: Path) -> TrainedEmbeddings:
+def open_embeddings(path: Path, data: Path | None = None) -> TrainedEmbeddings:
     """Open what a run directory holds.
 
     Args:
         path: of `gramrun train` or `gramrun baseline`.
+        data: where its corpus lies, if not where it was.
 
     Raises:
         InputError: when it is no such directory, has no checkpoint yet, or is damaged; or its corpus is
@@ -82,7 +83,7 @@ def open_embeddings(path: Path) -> TrainedEmbeddings:
     """
     if runs.is_baseline(path):
         run = runs.open_baseline(path)
-        corpus = open_corpus(run.config.data.path)
+        corpus = runs.corpus_of(run, data)
         left, right = load_embeddings(run, corpus)
         tables = {"left": left, "right": right}
         return TrainedEmbeddings(
@@ -94,7 +95,7 @@ def open_embeddings(path: Path) -> TrainedEmbeddings:
             lambda side, items: tables[side][items],
         )
     trained = runs.open_run(path)
-    corpus = open_corpus(trained.config.data.path)
+    corpus = runs.corpus_of(trained, data)
     model, step = trained_model(trained, corpus)
     towers = {"left": model.left_embeddings, "right": model.right_embeddings}
     return TrainedEmbeddings(

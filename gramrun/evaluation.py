@@ -41,7 +41,8 @@ from gramrun.ranking import (
     rank_relevant,
     sample_candidates,
 )
-from gramrun.runs import Run, check_same_data
+from gramrun.run_directory import Run
+from gramrun.runs import check_same_data
 from gramrun.sides import embed_in_chunks
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]

@@ -31,7 +31,7 @@ from gramrun.provenance import provenance
 
 
 def export_embeddings(
-    path: Path, output: Path, side: SideName = "right", *, force: bool = False
+    path: Path, output: Path, side: SideName = "right", *, data: Path | None = None, force: bool = False
 ) -> dict[str, Any]:
     """Write the embeddings of a run's newest checkpoint, or of a baseline.
 
@@ -39,6 +39,7 @@ def export_embeddings(
         path: the run directory.
         output: a ``.parquet``, ``.npy`` or ``.npz`` file.
         side: whose items.
+        data: where the run's corpus lies, if not where it was.
         force: replace a file that is there.
 
     Returns:
@@ -57,7 +58,7 @@ def export_embeddings(
         raise InputError(f"{output}: is a folder; choose another --output")
     if output.exists() and not force:
         raise InputError(f"{output}: exists already; replace it with --force or choose another --output")
-    trained = open_embeddings(path)
+    trained = open_embeddings(path, data)
     _check_is_no_source(output, trained)
     origin = _origin(trained, side)
     with new_file(output) as temporary:

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gramrun import bounds, plotting, runs
+from gramrun import bounds, plotting, run_directory, runs
 from gramrun.config import RunConfig
 from gramrun.errors import InputError
 from gramrun.files import read_json
-from gramrun.records import is_number, read_table
+from gramrun.records import REMEDY, is_number, read_table
 from gramrun.results import labels
 
 # The columns of runs' tables that figures read, of numbers.
@@ -34,6 +35,8 @@ _INNER_PRODUCTS = (
 )
 _ERRORS = ("step", "epoch", "batch_size", "alpha", "error")
 _TRAJECTORY = ("step", "gramian_norm", "variance", "drift", "reference_error")
+
+_MOST_STEPS = 10**8  # of a trajectory; the bound keeps three numbers a step
 
 KINDS = ("map", "gram-error", "trade-off", "theory", "inner-products", "gravity")
 
@@ -90,11 +93,18 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
         metrics = pd.DataFrame(run.metrics())
         columns = {"validation": "map@10", "train": "train_map@10"}
         present = {split: column for split, column in columns.items() if column in metrics}
+        if not present and run.field("kind") == "gram-error":
+            raise InputError(
+                f"{run.path}: was made by `gramrun gram-error`, which ranks nothing; draw `gramrun plot "
+                f"gram-error {run.path}`, or name runs of `gramrun train`"
+            )
         if not present:
-            raise InputError(f"{run.path}: no MAP@10 in its {runs.METRICS} yet; let it reach an evaluation")
+            raise InputError(
+                f"{run.path}: no MAP@10 in its {run_directory.METRICS} yet; let it reach an evaluation"
+            )
         for column in ("step", "epoch", "train_seconds", *present.values()):
             if column not in metrics or metrics[column].dtype.kind not in "iuf":
-                raise InputError(f"{run.path / runs.METRICS}: damaged ({column} holds no numbers)")
+                raise InputError(f"{run.path / run_directory.METRICS}: damaged ({column} holds no numbers)")
         for split, column in present.items():
             curve = metrics[["step", "epoch", "train_seconds"]].assign(
                 method=label, seed=run.config.train.seed, split=split
@@ -112,7 +122,7 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
     opened = [runs.open_run(path) for path in paths]
     frames = []
     for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
-        file = run.file(runs.INNER_PRODUCTS)
+        file = run.file(run_directory.INNER_PRODUCTS)
         if not file.exists():
             raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
         frames.append(
@@ -146,7 +156,7 @@ def _with_gravity(config: RunConfig, gravity: float) -> RunConfig:
 def popularity(paths: Sequence[Path]) -> dict[str, float]:
     """Popularity's validation MAP@10, where one of the runs was evaluated."""
     for path in paths:
-        file = path / runs.EVALUATION
+        file = path / run_directory.EVALUATION
         if file.exists() and "validation" in (results := read_json(file)):
             try:
                 value = results["validation"]["popularity"]["map@10"]
@@ -217,6 +227,12 @@ def _trajectory(path: Path) -> pd.DataFrame:
             f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"
         )
     frame = read_table(file, _TRAJECTORY, ["side"])
+    for _, own in frame.groupby("side"):
+        steps = own["step"].to_numpy()
+        # The bound is summed over every step, also those between measured ones.
+        whole = steps.dtype.kind in "iu" and steps[0] == 1 and (np.diff(steps) > 0).all()
+        if not whole or steps[-1] > _MOST_STEPS:
+            raise InputError(f"{file}: damaged (step); {REMEDY}")
     if frame.loc[frame["step"] > 1, "drift"].isna().any():
         raise InputError(f"{path}: the drift was not measured; start it anew with gram_error.drift: true")
     return frame

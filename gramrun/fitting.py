@@ -15,7 +15,7 @@ from gramrun.errors import RunError
 from gramrun.evaluation import evaluate_model
 from gramrun.inner_products import InnerProducts
 from gramrun.interruption import Interrupted, deferred_interrupt
-from gramrun.runs import Run
+from gramrun.run_directory import Run
 from gramrun.training import Trainer
 from gramrun.watching import Schedule, progress_bar, tensorboard
 

@@ -27,7 +27,7 @@ from gramrun.fitting import stop_if
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
-from gramrun.runs import Run
+from gramrun.run_directory import Run
 from gramrun.sides import TrainingSide
 from gramrun.training import Trainer
 from gramrun.trajectory import Trajectory

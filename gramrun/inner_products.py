@@ -24,7 +24,7 @@ from torch import Tensor
 from gramrun.csv_rows import append_rows, keep_rows
 from gramrun.data.shards import PreparedCorpus
 from gramrun.model.towers import TwoTower
-from gramrun.runs import INNER_PRODUCTS, Run
+from gramrun.run_directory import INNER_PRODUCTS, Run
 from gramrun.sides import embed_in_chunks
 from gramrun.training import Trainer
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from gramrun.config import RunConfig
+from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
 from gramrun.errors import ConfigError
@@ -148,8 +148,13 @@ def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
     return left, right
 
 
-def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
+def check_fits(config: RunConfig, corpus: PreparedCorpus, watching: Sequence[EstimatorSection] = ()) -> None:
     """Check what only the corpus and the machine can tell.
+
+    Args:
+        config: of the run.
+        corpus: the prepared corpus.
+        watching: the estimators of ``gram_error`` that will be made, which only `gramrun gram-error` does.
 
     Raises:
         ConfigError: when a batch is larger than the training split, targets are asked for and absent, or a
@@ -161,19 +166,19 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus) -> None:
         ("estimator.gramian_batch_size", config.estimator.gramian_batch_size),
         *(
             (f"gram_error.estimators.{i}.gramian_batch_size", estimator.gramian_batch_size)
-            for i, estimator in enumerate(config.gram_error.estimators)
+            for i, estimator in enumerate(watching)
         ),
     ):
         if size > pairs:
             raise ConfigError(
-                f"{key} is {size}, but {corpus.path} has only {pairs} training pairs; "
-                f"set it to {pairs} or less"
+                f"{key} is {size}, but {corpus.path} has only {pairs:,} training "
+                f"{'pair' if pairs == 1 else 'pairs'}; set it to {pairs} or less"
             )
     if config.train.target == "value" and corpus.train.target is None:
         raise ConfigError(
             f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
         )
     check_device(config, choose_device(config.device))
-    for section in (config.estimator, *config.gram_error.estimators):
+    for section in (config.estimator, *watching):
         if ":" in section.name:
             find_outside(section.name)

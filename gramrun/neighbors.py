@@ -9,6 +9,7 @@ numbers.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,13 @@ _COMPARED = 200  # titles that are compared letter by letter with one that is no
 
 
 def find_neighbors(
-    path: Path, sought: str, *, side: SideName | None = None, to: SideName | None = None, count: int = 10
+    path: Path,
+    sought: str,
+    *,
+    side: SideName | None = None,
+    to: SideName | None = None,
+    count: int = 10,
+    data: Path | None = None,
 ) -> dict[str, Any]:
     """Find an item by its title or id, and the items of greatest score.
 
@@ -42,6 +49,7 @@ def find_neighbors(
         to: whose items are ranked, by cosine if that is `side`, by inner product if not: by default `side`,
             but the other one where both hold the same items: the pages it is likely to link to.
         count: how many, at least 1.
+        data: where the run's corpus lies, if not where it was.
 
     Returns:
         A JSON-ready record: ``run``, ``method``, ``step``; ``query`` with ``side`` and an item's fields
@@ -51,12 +59,12 @@ def find_neighbors(
     Raises:
         InputError: when no title or several fit, or the run or its corpus cannot be used.
     """
-    trained = open_embeddings(path)
+    trained = open_embeddings(path, data)
     same_items = trained.corpus.left.item == trained.corpus.right.item
     side = side or ("left" if same_items else "right")
     to = to or (_OTHER[side] if same_items else side)
     titles = read_titles(trained, side)
-    item = find_item(titles, sought, trained.side(side).item)
+    item = _found(trained, titles, sought, side)
     itself = item if side == to or same_items else None
     items, scores = nearest(trained, side, item, to, count, left_out=itself)
     names = titles if trained.side(to).item == trained.side(side).item else read_titles(trained, to)
@@ -72,6 +80,20 @@ def find_neighbors(
             for item, score in zip(items, scores, strict=True)
         ],
     }
+
+
+def _found(trained: TrainedEmbeddings, titles: pa.Table, sought: str, side: SideName) -> int:
+    """`find_item`, whose refusal says where the other side has what is sought."""
+    try:
+        return find_item(titles, sought, trained.side(side).item)
+    except InputError as error:
+        other = _OTHER[side]
+        kind = trained.side(other).item
+        if kind != trained.side(side).item:
+            exact = itertools.islice(_fitting(read_titles(trained, other), sought), 2)
+            if any(pc.any(fits).as_py() for fits in exact):
+                raise InputError(f"{error}; a {kind} is, with --side {other}") from None
+        raise
 
 
 def describe(found: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gramrun import checkpoints, runs
+from gramrun import checkpoints, run_directory, runs
 from gramrun.caches import check_caches
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
@@ -15,7 +15,8 @@ from gramrun.memory_check import check_memory
 from gramrun.models import check_fits
 from gramrun.objectives import companion_dim
 from gramrun.processes import ALONE, Processes
-from gramrun.runs import Kind, Run
+from gramrun.run_directory import Run
+from gramrun.runs import Kind
 from gramrun.training import Trainer, check_divides
 
 
@@ -33,7 +34,7 @@ def resolve(
     if config is None:
         if not (resume and output):
             raise InputError("give --config FILE, or --resume with --output RUN")
-        config = runs.open_run(output).path / runs.CONFIG
+        config = runs.open_run(output).path / run_directory.CONFIG
     resolved = load_config(RunConfig, config, settings)
     return resolved, output or runs.default_path(config, resolved.train.seed)
 
@@ -78,9 +79,9 @@ def _check_fits(kind: Kind, config: RunConfig, corpus: PreparedCorpus, processes
         InputError: when the prior does not fit the corpus.
         ConfigError: when the configuration does not fit the corpus or the machine.
     """
-    check_fits(config, corpus)
-    check_divides(config, processes.count)
     watching = config.gram_error.estimators if kind == "gram-error" else ()
+    check_fits(config, corpus, watching)
+    check_divides(config, processes.count)
     check_caches(config, [config.estimator, *watching], corpus, companion_dim(config, corpus))
     if kind == "train":
         check_memory(config, corpus, processes)

@@ -31,6 +31,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from gramrun.errors import GramrunError, RunError
+from gramrun.launched import environment_number, process_count
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Processes:
     @property
     def here(self) -> int:
         """How many of them run on this machine, as torchrun says."""
-        return 1 if self.count == 1 else int(os.environ.get("LOCAL_WORLD_SIZE") or self.count)
+        return 1 if self.count == 1 else environment_number("LOCAL_WORLD_SIZE", self.count)
 
     def part(self, length: int) -> slice:
         """Which of `length` rows are this process's: contiguous, in order of ranks, as even as can be."""
@@ -161,7 +162,7 @@ def _others_at_work() -> Iterator[None]:
 
 def started_together() -> bool:
     """Whether torchrun, or another launcher with its environment variables, has started several processes."""
-    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE") or 1) > 1
+    return "RANK" in os.environ and process_count() > 1
 
 
 @contextlib.contextmanager
@@ -179,13 +180,13 @@ def joined() -> Iterator[Processes]:
         return
     cuda = torch.cuda.is_available()
     if cuda:
-        gpus, wanted = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+        gpus, wanted = torch.cuda.device_count(), environment_number("LOCAL_WORLD_SIZE", 1)
         if wanted > gpus:
             raise RunError(
                 f"{wanted} processes need a GPU each and {gpus} are here; start fewer, or hide them all with "
                 "CUDA_VISIBLE_DEVICES= to train on the CPU"
             )
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
+        torch.cuda.set_device(environment_number("LOCAL_RANK", 0))
     try:
         store, rank, count = next(rendezvous("env://", timeout=_PATIENCE))
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"

@@ -74,7 +74,7 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> dict[str, A
         ConfigError: when the configuration does not fit the corpus, or its caches nowhere.
         InputError: when the prior does not fit the corpus.
     """
-    check_fits(config, corpus)
+    check_fits(config, corpus, config.gram_error.estimators)
     sizes = corpus.manifest["corpus"]
     steps = config.train.total_steps(len(corpus.train))
     companions = companion_dim(config, corpus)

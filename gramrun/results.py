@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -29,9 +29,7 @@ from gramrun.config_loading import dump_config
 from gramrun.errors import InputError
 from gramrun.files import read_json
 from gramrun.records import REMEDY, read_table
-
-if TYPE_CHECKING:
-    from gramrun.runs import RunDirectory
+from gramrun.run_directory import CONFIG, EVALUATION, RunDirectory
 
 FRAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -95,7 +93,7 @@ def load(path: Path | str) -> RunResults:
         config=run.config,
         manifest=MappingProxyType(run.manifest),
         metrics=_metrics(run),
-        evaluation=_evaluation(path / runs.EVALUATION),
+        evaluation=_evaluation(path / EVALUATION),
         **{name: _csv(run.file(f"{name}.csv")) for name in _CSV},
     )
 
@@ -136,8 +134,6 @@ def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
         return [Path(path) for path in paths]
     if Path(paths).exists():
         return [Path(paths)]
-    from gramrun.runs import CONFIG
-
     found = [Path(path) for path in sorted(glob.glob(str(paths))) if Path(path, CONFIG).is_file()]
     if not found:
         raise InputError(f"{paths}: no run directory there")

@@ -10,26 +10,28 @@ from typing import Any, Literal
 
 from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config_loading import config_hash, dump_config, load_config
+from gramrun.data.shards import PreparedCorpus, open_corpus
 from gramrun.errors import ConfigError, GramrunError, InputError, RunError
-from gramrun.files import check_recorded, new_folder, recorded, sha256_of
-from gramrun.files import read_json as read_json
-from gramrun.files import write_json as write_json
-from gramrun.files import write_text as write_text
+from gramrun.files import check_recorded, new_folder, read_json, recorded, sha256_of, write_json, write_text
 from gramrun.interruption import Interrupted
 from gramrun.locks import locked
 from gramrun.provenance import now, provenance
 from gramrun.records import REMEDY, is_number
 from gramrun.results import load as load  # `runs.load(path)`: what a run holds, as frames
-from gramrun.run_directory import CHECKPOINTS, RECORDED, Config, checksums, read_manifest
-from gramrun.run_directory import CONFIG as CONFIG
-from gramrun.run_directory import EVALUATION as EVALUATION
-from gramrun.run_directory import INNER_PRODUCTS as INNER_PRODUCTS
-from gramrun.run_directory import MANIFEST as MANIFEST
-from gramrun.run_directory import METRICS as METRICS
-from gramrun.run_directory import SCHEMA_VERSION as SCHEMA_VERSION
-from gramrun.run_directory import BaselineRun as BaselineRun
-from gramrun.run_directory import Run as Run
-from gramrun.run_directory import RunDirectory as RunDirectory
+from gramrun.run_directory import (
+    CHECKPOINTS,
+    CONFIG,
+    EVALUATION,
+    MANIFEST,
+    RECORDED,
+    SCHEMA_VERSION,
+    BaselineRun,
+    Config,
+    Run,
+    RunDirectory,
+    checksums,
+    read_manifest,
+)
 
 SECONDS_FOR_ANOTHER_EVALUATION = 60.0  # to record its result, which takes milliseconds
 
@@ -121,15 +123,37 @@ def _unchanging(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"train": train, "log": LogSection()})
 
 
-def check_same_data(run: Run | BaselineRun, data_hash: str) -> None:
-    """Check that a run goes on with the corpus it was started on.
+def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> PreparedCorpus:
+    """The corpus of a run, from where it was or from where it is said to lie now.
 
     Raises:
-        InputError: when the corpus has changed.
+        InputError: when it is missing or damaged, or another than the run's.
+    """
+    folder = moved_to or run.config.data.path
+    if moved_to is None and not folder.exists():
+        raise InputError(
+            f"{folder}: the corpus of {run.path} is not there; say with --data where it lies now, or prepare "
+            "it again"
+        )
+    corpus = open_corpus(folder)
+    check_same_data(run, corpus.content_hash, folder)
+    return corpus
+
+
+def check_same_data(run: Run | BaselineRun, data_hash: str, folder: Path | None = None) -> None:
+    """Check that a run goes on with the corpus it was started on.
+
+    Args:
+        run: the run.
+        data_hash: the corpus's.
+        folder: where the corpus lies, for the message; by default where the run found it.
+
+    Raises:
+        InputError: when the corpus is another.
     """
     if run.field("data_hash") != data_hash:
         raise InputError(
-            f"{run.config.data.path}: holds another corpus than the one {run.path} was started on; "
+            f"{folder or run.config.data.path}: holds another corpus than the one {run.path} was started on; "
             "prepare that one again, or start a new run"
         )
 

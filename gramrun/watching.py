@@ -16,7 +16,7 @@ from tqdm import tqdm
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.errors import ConfigError
 from gramrun.files import disk_errors
-from gramrun.runs import Run
+from gramrun.run_directory import Run
 from gramrun.training import StepRecord, Trainer
 
 TENSORBOARD = "tensorboard"  # the folder in a run directory, and the package

@@ -14,6 +14,7 @@ from gramrun.config import BaselineSection
 from gramrun.data.shards import open_corpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.evaluation import evaluate_embeddings
+from gramrun.files import read_json
 
 CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "exact-als.yaml"
 NAMES = ("popularity", "implicit-als", "exact-als")
@@ -45,7 +46,7 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     assert out.splitlines()[-1].startswith("wrote r: ")
     files = {path.name for path in Path("r").iterdir()}
     assert files == {"config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json"}
-    manifest = runs.read_json(Path("r/manifest.json"))
+    manifest = read_json(Path("r/manifest.json"))
     assert (manifest["kind"], manifest["status"], manifest["seed"]) == ("baseline", "finished", 0)
     run = runs.open_baseline(Path("r"))
     assert manifest["config_hash"] == runs.config_hash(run.config)
@@ -53,7 +54,7 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     with np.load("r/embeddings.npz") as stored:
         left, right = (torch.from_numpy(stored[side]) for side in ("left", "right"))
     assert (len(left), len(right)) == (corpus.left.items, corpus.right.items)
-    measured = runs.read_json(Path("r/evaluation.json"))
+    measured = read_json(Path("r/evaluation.json"))
     for split in ("validation", "train"):
         expected = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
         assert timeless(expected).items() <= measured[split].items()
@@ -65,18 +66,18 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
 @pytest.mark.parametrize("name", NAMES)
 def test_evaluate_reads_a_baseline_as_it_was_measured(gramrun, arguments, name):
     assert gramrun(*arguments(name), "--output", "r")[0] == 0
-    before = runs.read_json(Path("r/evaluation.json"))
+    before = read_json(Path("r/evaluation.json"))
     code, out, _ = gramrun("evaluate", "r", "--json")
     assert (code, timeless(json.loads(out))) == (0, timeless(before["validation"]))
     code, out, _ = gramrun("evaluate", "r", "--split", "train", "--candidates", "30")
     assert (code, out.splitlines()[-1]) == (0, "wrote r/evaluation.json")
-    after = runs.read_json(Path("r/evaluation.json"))
+    after = read_json(Path("r/evaluation.json"))
     assert (after["train"]["candidates"], before["train"]["candidates"]) == (30, 80)
 
 
 def test_popularity_is_level_with_popularity(gramrun, arguments):
     assert gramrun(*arguments("popularity"), "--output", "r")[0] == 0
-    for result in runs.read_json(Path("r/evaluation.json")).values():
+    for result in read_json(Path("r/evaluation.json")).values():
         assert {name: result[name] for name in result["popularity"]} == result["popularity"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,8 @@ def test_the_commands_in_order(gramrun, tmp_path):
         code, out, _ = gramrun("plot", kind, source, "--output", f"figure.{suffix}")
         assert (code, out) == (0, f"wrote figure.{suffix}\n")
         assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
+    code, _, err = gramrun("plot", "map", "g", "--output", "figure.png")
+    assert (code, "g: was made by `gramrun gram-error`, which ranks nothing" in err) == (2, True), err
     code, out, _ = gramrun("doctor", "--config", CONFIG)
     assert code == 0
     assert "memory:" in out
@@ -291,6 +294,50 @@ def test_a_prepared_folder_is_protected(gramrun, tmp_path):
     code, _, err = gramrun("prepare", "synthetic", "--output", "photos", "--force")
     assert (code, "exists and is no prepared corpus" in err) == (2, True)
     assert (tmp_path / "photos" / "a.jpg").exists()
+
+
+def test_a_corpus_that_has_moved(gramrun, corpus_path, tmp_path):
+    """Whatever reads a run finds its corpus where --data says, and takes no other for it."""
+    shutil.copytree(corpus_path, tmp_path / "before")
+    assert (
+        gramrun("train", "--config", CONFIG, *SMALL, "--set", "data.path=before", "--output", "run")[0] == 0
+    )
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert gramrun("prepare", "synthetic", "--output", "other")[0] == 0
+    for command in (
+        ["evaluate", "run"],
+        ["export", "run", "--output", "items.npy"],
+        ["neighbors", "run", "source-1", "--side", "left"],
+    ):
+        code, _, err = gramrun(*command)
+        assert code == 2
+        assert err == (
+            "gramrun: before: the corpus of run is not there; say with --data where it lies now, or prepare it "
+            "again\n"
+        )
+        code, _, err = gramrun(*command, "--data", "other")
+        assert (code, err.startswith("gramrun: other: holds another corpus than the one run was started on")) == (
+            2, True,
+        )  # fmt: skip
+        code, out, err = gramrun(*command, "--data", "after")
+        assert (code, err) == (0, ""), err
+        assert out
+    assert (tmp_path / "items.npy").exists() and (tmp_path / "run" / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("command", [["train", "--config", CONFIG], ["evaluate", "run"], ["doctor"]])
+def test_a_number_of_processes_that_is_none(command, gramrun, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "all")
+    code, _, err = gramrun(*command)
+    assert code == 2
+    assert err.startswith(
+        "gramrun: the environment variable WORLD_SIZE is 'all', which is no number; unset it"
+    )
+
+
+def test_the_program_itself_ends_in_one_line_then(tmp_path):
+    answer = shell("-m", "gramrun", "doctor", env={**os.environ, "WORLD_SIZE": "all"}, cwd=tmp_path)
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1), answer.stderr
 
 
 def test_own_pairs_with_features_through_atomic_files_to_a_trained_model(gramrun, tmp_path):

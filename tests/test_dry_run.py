@@ -12,10 +12,10 @@ from experiments import cost_model, datasets, dry_run, scheduling
 from experiments.pages import pages_corpus
 from experiments.paper_corpora import PAPER, file_bytes, sizes_of, stand_in
 from experiments.plans import Plan, load_profile, run_task
-from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
+from gramrun.files import read_json
 from gramrun.objectives import companion_dim
 from gramrun.peak_memory import peak_memory
 
@@ -73,7 +73,7 @@ def test_the_papers_sizes():
 
 def test_the_model_gives_back_the_timings_that_it_was_made_from(prepared):
     """The step of the benchmark's configs at the benchmark's sizes, on one thread."""
-    timed = runs.read_json(cost_model.BENCH / "step_time.json")["workloads"]
+    timed = read_json(cost_model.BENCH / "step_time.json")["workloads"]
     pages, linear_pairs = (
         statistics.median(timed[kind]["by_threads"]["1"]["ms"]["compiled"]) for kind in ("pages", "linear")
     )

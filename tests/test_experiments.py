@@ -33,11 +33,12 @@ from experiments import (
     time_to_quality,
     timing,
 )
-from gramrun import ranking, runs
+from gramrun import ranking, run_directory
 from gramrun.config import RunConfig
 from gramrun.config_loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.errors import InputError, RunError
+from gramrun.files import read_json, write_json
 
 TOY = datasets.Dataset("toy", "synthetic", settings=("synthetic.left_items=300",))
 quality = time_to_quality.quality
@@ -196,7 +197,7 @@ def test_states_of_a_task(toy):
     other = tasks.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
     assert tasks.state_of(other) == "stale"
     manifest = Path("r/manifest.json")
-    runs.write_json(manifest, {**runs.read_json(manifest), "status": "interrupted"})
+    write_json(manifest, {**read_json(manifest), "status": "interrupted"})
     assert tasks.state_of(task) == "resume"
     scheduling.run_all([task])
     assert tasks.state_of(task) == "done"
@@ -216,7 +217,7 @@ def test_runs_are_evaluated_side_by_side_as_one_after_another(toy, monkeypatch):
     assert found[0] != found[1]
     assert {"validation", "train"} == set(found[0])
     for path in paths:
-        (path / runs.EVALUATION).unlink()
+        (path / run_directory.EVALUATION).unlink()
     monkeypatch.setattr(rankings, "WORTH_PROCESSES", 3)
     again = rankings.evaluate(paths)
     for result in (*found, *again):

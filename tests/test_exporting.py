@@ -178,7 +178,7 @@ class NoRun:
 
 corpus = open_corpus(Path(sys.argv[1]))
 trained = TrainedEmbeddings(NoRun(), corpus, "made", 0, 128, lambda side, items: items[:, None] * torch.ones(128))
-exporting.open_embeddings = lambda path: trained
+exporting.open_embeddings = lambda path, data: trained
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 exporting.export_embeddings(Path("run"), Path(sys.argv[2]))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)

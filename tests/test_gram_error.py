@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -248,6 +249,23 @@ def test_theory_is_told_of_sogram_and_sampling_only(tmp_path, make_config, corpu
     row = read_trajectory(tmp_path / "g").iloc[0]
     relative_variance = row["variance"] / row["gramian_norm"] ** 2 / 64
     assert first["stepwise"] == pytest.approx(math.sqrt(0.1**2 * relative_variance + 0.9**2))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[1, 10, 10], [1, 20, 10], [10, 20, 30], [1, 10, 10**12], [1, 10.5, 20], [1, 10, np.nan]],
+    ids=str,
+)
+def test_steps_that_are_no_trajectory_are_refused(tmp_path, make_config, corpus, steps):
+    """Before anything is summed over them, which for a step of 10^12 would take terabytes."""
+    path = tmp_path / "g"
+    watch(path, make_config("train.steps=20"), corpus)
+    runs.open_run(path).update_manifest(files={})  # as of a run under way, which records none
+    frame = read_trajectory(path)
+    rows = frame[frame["side"] == "left"].iloc[[0, 1, 1]].assign(step=steps)
+    rows.to_csv(path / trajectory.CSV, index=False)
+    with pytest.raises(InputError, match=r"trajectory\.csv: damaged"):
+        figures.make("theory", [path])
 
 
 def test_runs_without_theory_are_named(tmp_path, make_config, corpus):

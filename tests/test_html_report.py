@@ -15,10 +15,11 @@ import pytest
 
 from experiments import claims, html_report, rendering
 from experiments.sections import Figure, Section, Table, spread
-from gramrun import plotting, runs
+from gramrun import plotting, run_directory, runs
 from gramrun.config import RunConfig
 from gramrun.config_loading import dump_config, load_config
 from gramrun.errors import InputError
+from gramrun.files import read_json, write_json, write_text
 from gramrun.provenance import provenance
 
 METHODS = ("sampling", "SOGram α=0.1", "SOGram α=0.01", "SAGram β=1, per item")
@@ -43,9 +44,11 @@ def error_figure(folder, name, seed):
 def made_run(path, seed):
     config = load_config(RunConfig, CONFIG, ["data.path=data/enwik8", f"train.seed={seed}", "train.steps=5"])
     path.mkdir(parents=True)
-    runs.write_text(path / runs.CONFIG, dump_config(config))
+    write_text(path / run_directory.CONFIG, dump_config(config))
     manifest = runs.new_manifest("train", config, seed, "f6958ff4f7ec0397aaaa")
-    runs.write_json(path / runs.MANIFEST, {**manifest, "status": "finished", "seconds": 90.0, "threads": 1})
+    write_json(
+        path / run_directory.MANIFEST, {**manifest, "status": "finished", "seconds": 90.0, "threads": 1}
+    )
     return path
 
 
@@ -163,7 +166,7 @@ def test_the_style_and_the_script_cannot_end_their_element():
 
 def test_each_section_says_what_stands_behind_it(page, report):
     text = page.read_text(encoding="utf-8")
-    manifest = runs.read_json(report.sections[0].runs[1] / runs.MANIFEST)
+    manifest = read_json(report.sections[0].runs[1] / run_directory.MANIFEST)
     for told in (
         manifest["config_hash"],
         "f6958ff4f7ec0397aaaa",
@@ -189,7 +192,7 @@ def test_markdown_has_the_claims_first_and_every_table_is_one(report):
     for link in re.findall(r"\]\((\w+/[^)]+\.png)\)", text):
         assert (report.folder / link).exists(), link
     assert "**PASS** 2" in text
-    kept = runs.read_json(rendering.write_runs(report))
+    kept = read_json(rendering.write_runs(report))
     assert [run["seed"] for run in kept["gramian_error"]] == list(SEEDS)
     assert {run["data_hash"] for run in kept["gramian_error"]} == {"f6958ff4f7ec0397aaaa"}
     assert kept["corpus_sizes"] == []

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from gramrun import runs
 from gramrun.cli.data import CORPORA
 from gramrun.cli.options import print_json
 from gramrun.corpora import CORPORA as KNOWN
+from gramrun.files import read_json
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "synthetic"
 SMALL = ("train.steps=20", "train.batch_size=64", "estimator.gramian_batch_size=32", "gram_error.every=10")
@@ -69,12 +69,12 @@ def test_every_command_that_a_program_may_read(answer, gramrun, corpus_path, tmp
     assert answer("train", "--output", "r", "--resume") == trained  # nothing was to do
 
     measured = answer("evaluate", "r")
-    assert measured == runs.read_json(Path("r/evaluation.json"))["validation"]
+    assert measured == read_json(Path("r/evaluation.json"))["validation"]
     assert measured["map@10"] == last["map@10"]
 
     exact = ["--config", CONFIGS / "exact-als.yaml", *settings(f"data.path={corpus_path}")]
     fitted = answer("baseline", *exact, "--output", "b")
-    assert fitted["evaluation"] == runs.read_json(Path("b/evaluation.json"))
+    assert fitted["evaluation"] == read_json(Path("b/evaluation.json"))
     assert answer("evaluate", "b")["map@10"] == fitted["evaluation"]["validation"]["map@10"]
 
     watched = answer("gram-error", *small, "--output", "g")

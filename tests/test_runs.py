@@ -4,10 +4,11 @@ import os
 import pytest
 import torch
 
-from gramrun import checkpoints, figures, runs
+from gramrun import checkpoints, figures, run_directory, runs
 from gramrun.config_loading import dump_config
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.evaluation import evaluate_run
+from gramrun.files import read_json
 from gramrun.fitting import fit
 from gramrun.interruption import Interrupted
 from gramrun.training import Trainer
@@ -76,10 +77,10 @@ def test_places_that_are_no_run(tmp_path):
     with pytest.raises(InputError, match="not a run directory"):
         runs.open_run(tmp_path)
     with pytest.raises(InputError, match=r"manifest\.json: missing"):
-        runs.read_json(tmp_path / "manifest.json")
+        read_json(tmp_path / "manifest.json")
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):
-        runs.read_json(tmp_path / "manifest.json")
+        read_json(tmp_path / "manifest.json")
 
 
 def resume(run, config, corpus):
@@ -203,12 +204,12 @@ def test_a_torn_metrics_line_is_left_out(tmp_path, make_config, corpus):
     run = start(tmp_path / "r", make_config(), corpus)
     for step in (1, 2, 3):
         run.append_metrics({"step": step})
-    with (run.path / runs.METRICS).open("a") as file:
+    with (run.path / run_directory.METRICS).open("a") as file:
         file.write('{"step": 4, "lo')
     assert [r["step"] for r in run.metrics()] == [1, 2, 3]
     run.truncate_metrics(2)
     assert [r["step"] for r in run.metrics()] == [1, 2]
-    assert (run.path / runs.METRICS).read_text().endswith("\n")
+    assert (run.path / run_directory.METRICS).read_text().endswith("\n")
 
 
 def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
@@ -228,7 +229,7 @@ def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
     assert evaluate_run(run, corpus, "train", candidates=30, full=True)["full"]
     runs.record_evaluation(run, result)
     runs.record_evaluation(run, train)
-    assert set(runs.read_json(run.path / runs.EVALUATION)) == {"validation", "train"}
+    assert set(read_json(run.path / run_directory.EVALUATION)) == {"validation", "train"}
 
 
 def test_evaluating_an_untrained_run_is_refused(tmp_path, make_config, corpus):

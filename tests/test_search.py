@@ -11,9 +11,10 @@ from experiments import reproduce
 from experiments.datasets import DATASETS, tuning
 from experiments.items import search
 from experiments.plans import Plan
-from gramrun import runs
+from gramrun import run_directory
 from gramrun.config import PrepareConfig
 from gramrun.config_loading import dump_config, load_config
+from gramrun.files import write_json
 
 ROOT = Path(__file__).parents[1]
 GRIDS = search.load()["datasets"]
@@ -63,9 +64,9 @@ def test_the_tuning_corpus_is_part_of_the_training_split(tmp_path):
 def finish(task, score):
     """What a finished run leaves that the search reads."""
     task.output.mkdir(parents=True)
-    (task.output / runs.CONFIG).write_text(dump_config(task.wanted()))
-    runs.write_json(task.output / runs.MANIFEST, {"kind": task.command})
-    (task.output / runs.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
+    (task.output / run_directory.CONFIG).write_text(dump_config(task.wanted()))
+    write_json(task.output / run_directory.MANIFEST, {"kind": task.command})
+    (task.output / run_directory.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
 
 
 def test_final_runs_are_asked_for_with_the_best_points_when_the_search_is_done(tmp_path, monkeypatch):

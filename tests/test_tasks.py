@@ -14,8 +14,9 @@ from experiments.forecast import Forecast
 from experiments.items import known_optimum as item
 from experiments.plans import Plan, run_task
 from experiments.tasks import Script, failure_of, remember_failure, seconds_of, state_of
-from gramrun import runs
+from gramrun import run_directory
 from gramrun.errors import RunError
+from gramrun.files import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 WRITER = """
@@ -116,9 +117,9 @@ def test_a_run_that_was_killed_is_remembered_and_one_that_was_interrupted_is_not
     run = toy_runs()[0]
     remember_failure(run, "killed")  # before it had written anything
     scheduling.run_all([run])
-    manifest = run.output / runs.MANIFEST
+    manifest = run.output / run_directory.MANIFEST
     for status, state in (("running", "failed"), ("interrupted", "resume"), ("finished", "done")):
-        runs.write_json(manifest, {**runs.read_json(manifest), "status": status})
+        write_json(manifest, {**read_json(manifest), "status": status})
         remember_failure(run, "killed (-9)")
         assert state_of(run) == state
     assert failure_of(run) == "killed (-9)"

@@ -5,7 +5,7 @@ import torch
 from gramrun.data.permutation import permuted, round_keys
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
-from gramrun.models import embed_all
+from gramrun.models import check_fits, embed_all
 from gramrun.training import Trainer
 
 PAIRS = ["train.gamma_left=1", "train.gamma_right=1"]
@@ -154,12 +154,19 @@ def test_gramian_batches_do_not_touch_the_gradient_batches(make_config, corpus):
     [
         ("train.batch_size=100000", "train.batch_size is 100000"),
         ("estimator.gramian_batch_size=100000", "estimator.gramian_batch_size is 100000"),
-        ("gram_error.estimators.1.gramian_batch_size=100000", "gram_error.estimators.1.gramian_batch_size"),
     ],
 )
 def test_batches_larger_than_the_corpus_are_refused(make_config, corpus, override, key):
-    with pytest.raises(ConfigError, match=f"{key}.* has only {len(corpus.train)} training pairs"):
+    with pytest.raises(ConfigError, match=f"{key}.* has only {len(corpus.train):,} training pairs"):
         Trainer(make_config(override), corpus)
+
+
+def test_estimators_that_would_watch_are_no_reason_not_to_train(make_config, corpus):
+    """`gramrun train` makes none of them; `gramrun gram-error` does."""
+    config = make_config("gram_error.estimators.1.gramian_batch_size=100000")
+    assert Trainer(config, corpus).total_steps > 0
+    with pytest.raises(ConfigError, match=r"gram_error\.estimators\.1\.gramian_batch_size is 100000"):
+        check_fits(config, corpus, config.gram_error.estimators)
 
 
 def test_a_diverging_run_stops_with_its_reason(make_config, corpus):

@@ -19,7 +19,7 @@ from experiments.plans import RUNS, Plan
 from experiments.section_files import write_figure
 from experiments.sections import Section, Table
 from experiments.tasks import Script
-from gramrun import runs
+from gramrun.files import read_json
 from gramrun.plotting.points import points_figure
 
 
@@ -80,7 +80,7 @@ def scripts_table(scripts: Sequence[Script]) -> pd.DataFrame:
     """The command of each script, the hash of its settings, the code and machine, by its stamp."""
     rows = []
     for script in scripts:
-        stamp = runs.read_json(script.stamp)
+        stamp = read_json(script.stamp)
         made = stamp.get("provenance", {})
         versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
         rows.append(

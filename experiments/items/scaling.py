@@ -45,6 +45,7 @@ from experiments.sections import Section, Seeds, Table
 from gramrun import runs
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
+from gramrun.files import read_json, write_text
 from gramrun.plotting.scaling import scaling_figure
 
 CORPUS = "planted-clusters"
@@ -229,7 +230,7 @@ def table_of_runs(plan: Plan) -> pd.DataFrame:
                 **own,
                 "map@10": last["map@10"],
                 "optimum": best[point.items],
-                **runs.read_json(point.task.output / GRAMIANS),
+                **read_json(point.task.output / GRAMIANS),
                 "steps": last["step"],
                 "candidates": min(1.0, run.config.evaluation.candidates / point.items),
                 "train_seconds": last["train_seconds"],
@@ -260,7 +261,7 @@ def section(plan: Plan) -> Section:
             losses_table(compared),
         ),
     )
-    runs.write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
+    write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
     drawn = (
         write_figure(
             plan,

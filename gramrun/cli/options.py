@@ -22,6 +22,9 @@ OutputOption = Annotated[Path | None, typer.Option("--output", help="The run dir
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run directory stopped.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="The run's prepared corpus, if it lies elsewhere now.")
+]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 

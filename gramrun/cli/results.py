@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from gramrun.cli.options import ForceOption, JsonOption, RunArgument, SideChoice, print_json, side_name
+from gramrun.cli.options import (
+    DataOption,
+    ForceOption,
+    JsonOption,
+    RunArgument,
+    SideChoice,
+    print_json,
+    side_name,
+)
 
 
 class Split(StrEnum):
@@ -36,6 +44,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Right items drawn; the run's config says how many by default.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Rank all right items.")] = False,
+    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
@@ -45,23 +54,22 @@ def evaluate(
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
-    from gramrun import runs
+    from gramrun import run_directory, runs
     from gramrun.baseline import evaluate_baseline
-    from gramrun.data.shards import open_corpus
     from gramrun.evaluation import describe, evaluate_run
 
     if runs.is_baseline(run):
         baseline = runs.open_baseline(run)
-        corpus = open_corpus(baseline.config.data.path)
+        corpus = runs.corpus_of(baseline, data)
         result = evaluate_baseline(baseline, corpus, split.value, candidates=candidates, full=full)
         runs.record_evaluation(baseline, result)
-        done = f"wrote {run / runs.EVALUATION}"
+        done = f"wrote {run / run_directory.EVALUATION}"
     else:
         opened = runs.open_run(run)
-        corpus = open_corpus(opened.config.data.path)
+        corpus = runs.corpus_of(opened, data)
         result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
         runs.record_evaluation(opened, result)
-        done = f"wrote {run / runs.EVALUATION}; next: gramrun plot map {run} --output map.png"
+        done = f"wrote {run / run_directory.EVALUATION}; next: gramrun plot map {run} --output map.png"
     if as_json:
         print_json(result)
         return
@@ -88,6 +96,7 @@ def export(
     run: RunArgument,
     output: Annotated[Path, typer.Option("--output", help="A .parquet, .npy or .npz file.")],
     side: Annotated[SideChoice, typer.Option(help="Whose items.")] = SideChoice.right,
+    data: DataOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,7 +112,7 @@ def export(
     """
     from gramrun.exporting import export_embeddings
 
-    written = export_embeddings(run, output, side_name(side), force=force)
+    written = export_embeddings(run, output, side_name(side), data=data, force=force)
     if as_json:
         print_json(written)
         return
@@ -119,6 +128,7 @@ def neighbors(
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 10,
     side: Annotated[SideChoice | None, typer.Option(help="Where the title is looked up.")] = None,
     to: Annotated[SideChoice | None, typer.Option(help="Whose items are ranked.")] = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the items nearest to one: of its own side by cosine, of the other side by inner product.
@@ -134,7 +144,12 @@ def neighbors(
     from gramrun.neighbors import describe, find_neighbors
 
     found = find_neighbors(
-        run, title, side=side_name(side) if side else None, to=side_name(to) if to else None, count=count
+        run,
+        title,
+        side=side_name(side) if side else None,
+        to=side_name(to) if to else None,
+        count=count,
+        data=data,
     )
     if as_json:
         print_json(found)

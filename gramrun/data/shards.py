@@ -252,10 +252,21 @@ def open_corpus(folder: Path) -> PreparedCorpus:
     """Verify and memory-map a prepared corpus.
 
     Raises:
-        InputError: when the folder is no prepared corpus, or a file in it is missing or damaged.
+        InputError: when the folder is no prepared corpus, a file in it is missing or damaged, or the folder
+            was replaced meanwhile.
     """
     manifest = read_manifest(folder)
-    verify(folder, manifest)
+    try:
+        verify(folder, manifest)
+        return _mapped(folder, manifest)
+    finally:
+        # Folders are replaced whole: with this manifest there still, no array was of another corpus.
+        if read_manifest(folder) != manifest:
+            raise InputError(f"{folder}: was replaced while it was read; give the command again") from None
+
+
+def _mapped(folder: Path, manifest: Mapping[str, Any]) -> PreparedCorpus:
+    """A verified corpus, its arrays memory-mapped and checked against one another."""
 
     def array(name: str) -> np.ndarray:
         if name not in manifest["files"]:

@@ -163,6 +163,24 @@ def test_replacing_a_folder_leaves_no_trace_of_the_old(tmp_path):
     shards.open_corpus(tmp_path / "c")
 
 
+def test_a_folder_that_is_replaced_while_it_is_read_is_not_read_half(tmp_path, monkeypatch):
+    """The arrays before this moment are of the old corpus, those after it of the new one: equally long."""
+    write(tmp_path / "c")
+    load, calls = shards.load_array, []
+
+    def replacing(path):
+        if len(calls) == 5:
+            write(tmp_path / "c", split_seed=1)
+        calls.append(path)
+        return load(path)
+
+    monkeypatch.setattr(shards, "load_array", replacing)
+    with pytest.raises(InputError, match="/c: was replaced while it was read; give the command again"):
+        shards.open_corpus(tmp_path / "c")
+    assert len(calls) > 5
+    assert len(shards.open_corpus(tmp_path / "c").train) > 0
+
+
 def test_new_file_keeps_the_old_one_on_failure(tmp_path):
     file = tmp_path / "x.json"
     file.write_text("old")

@@ -28,8 +28,8 @@ from gramrun import (
 )
 from gramrun import opening as opening
 from gramrun import preparation as preparation
-from gramrun import runs
 from gramrun.data import shards
+from gramrun.files import read_json
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = CONFIG.with_name("exact-als.yaml")
@@ -207,6 +207,6 @@ def assert_whole(folder: Path) -> None:
         if file.name == shards.MANIFEST and (file.parent / "pairs").exists():
             shards.open_corpus(file.parent)
         elif file.suffix == ".json":
-            runs.read_json(file)
+            read_json(file)
         elif file.suffix == ".pt":
             torch.load(file, weights_only=True)

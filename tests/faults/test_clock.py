@@ -12,6 +12,7 @@ import pytest
 from injection import CONFIG, Command, assert_same, results, settings, succeed
 
 from gramrun import runs
+from gramrun.files import read_json
 
 HOUR, DAY = 3600, 86_400
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
@@ -65,7 +66,7 @@ def test_jumps_change_no_result(corpus_path, tmp_path, name):
         assert outcome.code == 0, outcome.err
     assert_same(jumping, results(straight))
     if name == "train":
-        manifest = runs.read_json(jumping / "r" / "manifest.json")
+        manifest = read_json(jumping / "r" / "manifest.json")
         assert manifest["started"].startswith("1970-")  # it was really misled
         seconds = [record["seconds"] for record in runs.open_run(jumping / "r").metrics()]
         assert seconds == sorted(seconds)
@@ -97,5 +98,5 @@ def test_a_process_that_starts_in_another_age(corpus_path, tmp_path, start):
     command = [sys.executable, "-m", "gramrun", *map(str, line)]
     done = subprocess.run(command, cwd=elsewhen, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert runs.read_json(elsewhen / "r" / "manifest.json")["started"].startswith(start[:3])
+    assert read_json(elsewhen / "r" / "manifest.json")["started"].startswith(start[:3])
     assert_same(elsewhen, results(straight))

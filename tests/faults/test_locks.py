@@ -16,6 +16,7 @@ from injection import BASELINE, CONFIG, Command, gramrun, settings, succeed
 
 from gramrun import checkpoints, runs
 from gramrun.errors import InputError, RunError
+from gramrun.files import read_json
 from gramrun.locks import locked
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +135,7 @@ def test_two_evaluations_at_once_lose_neither_result(corpus_path, tmp_path):
         with locked(folder / "r" / "evaluation.json"):  # given back while both are under way
             both = [Command(folder, "evaluate", "r", "--split", s) for s in ("train", "validation")]
         assert [command.end().code for command in both] == [0, 0]
-        assert set(runs.read_json(folder / "r" / "evaluation.json")) == {"train", "validation"}
+        assert set(read_json(folder / "r" / "evaluation.json")) == {"train", "validation"}
     assert not list(folder.rglob("*.lock"))
 
 
@@ -155,7 +156,7 @@ def test_results_recorded_at_once_are_all_kept(corpus_path, tmp_path):
         subprocess.Popen([sys.executable, "-c", RECORDER, str(run), name, str(turns)]) for name in ("a", "b")
     ]
     assert [process.wait(120) for process in both] == [0, 0]
-    found = runs.read_json(run / "evaluation.json")
+    found = read_json(run / "evaluation.json")
     assert set(found) == {f"{name} {turn}" for name in ("a", "b") for turn in range(turns)}
 
 
@@ -249,7 +250,7 @@ def test_a_run_of_another_is_not_noted_as_failed(training, corpus_path):
 
     folder, first = training
     remember_failure(Task("train", CONFIG, (), folder / "r"), "refused")
-    assert runs.read_json(folder / "r" / "manifest.json")["status"] == "running"
+    assert read_json(folder / "r" / "manifest.json")["status"] == "running"
     first.kill()
     remember_failure(Task("train", CONFIG, (), folder / "r"), "killed")
-    assert runs.read_json(folder / "r" / "manifest.json")["status"] == "failed"
+    assert read_json(folder / "r" / "manifest.json")["status"] == "failed"

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from experiments.run_records import read_record
-from gramrun import __version__, checkpoints, runs
+from gramrun import __version__, checkpoints, run_directory, runs
 from gramrun.data import shards
 from gramrun.errors import InputError
+from gramrun.files import read_json, write_json
 from gramrun.provenance import provenance
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
@@ -21,8 +22,8 @@ SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train
 
 def rewrite(path: Path, **fields) -> dict:
     """Replace fields of a JSON file; None removes one."""
-    values = {**runs.read_json(path), **fields}
-    runs.write_json(path, {key: value for key, value in values.items() if value is not None})
+    values = {**read_json(path), **fields}
+    write_json(path, {key: value for key, value in values.items() if value is not None})
     return values
 
 
@@ -39,7 +40,7 @@ def test_every_manifest_says_version_and_schema(gramrun, trained):
     exact_als = CONFIG.with_name("exact-als.yaml")
     assert gramrun("baseline", "--config", exact_als, "--output", "baseline")[0] == 0
     for run in (trained, Path("errors"), Path("baseline")):
-        manifest = runs.read_json(run / runs.MANIFEST)
+        manifest = read_json(run / run_directory.MANIFEST)
         assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)
         assert f"gramrun {__version__}" in read_record(run).environment  # what a report's runs.json shows
     corpus = shards.read_manifest(Path("data/synthetic"))
@@ -52,9 +53,9 @@ def newer_shards(run: Path) -> Path:
 
 
 def newer_run(run: Path) -> Path:
-    rewrite(run / runs.MANIFEST, schema_version=runs.SCHEMA_VERSION + 1)
-    (run / runs.CONFIG).write_text("something: else\n")  # which a newer config may well be
-    return run / runs.MANIFEST
+    rewrite(run / run_directory.MANIFEST, schema_version=run_directory.SCHEMA_VERSION + 1)
+    (run / run_directory.CONFIG).write_text("something: else\n")  # which a newer config may well be
+    return run / run_directory.MANIFEST
 
 
 def newer_checkpoint(run: Path) -> Path:
@@ -98,8 +99,8 @@ def test_an_older_corpus_is_named_with_the_command_that_makes_it_again(gramrun, 
 
 
 def test_a_corpus_that_no_command_made_is_named_too(tmp_path, corpus_path):
-    manifest = {**runs.read_json(corpus_path / "manifest.json"), "schema_version": 0}
-    runs.write_json(tmp_path / "manifest.json", manifest)
+    manifest = {**read_json(corpus_path / "manifest.json"), "schema_version": 0}
+    write_json(tmp_path / "manifest.json", manifest)
     remedy = f"make it again with `gramrun prepare synthetic --output {tmp_path} --force`"
     with pytest.raises(InputError) as caught:
         shards.read_manifest(tmp_path)
@@ -114,7 +115,7 @@ def test_an_older_checkpoint_says_what_to_do(gramrun, trained):
 
 
 def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
-    rewrite(trained / runs.MANIFEST, schema_version=None)
+    rewrite(trained / run_directory.MANIFEST, schema_version=None)
     assert gramrun("evaluate", trained)[0] == 0
     code, out, err = gramrun("train", "--resume", "--output", trained, "--set", "train.steps=3")
     assert (code, "step 3" in out) == (0, True), err
@@ -122,9 +123,9 @@ def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
 
 @pytest.mark.parametrize("number", [True, 1.0, "1", None, [1], {"a": 1}, float("nan")])
 def test_what_is_no_schema_number_is_damage(gramrun, trained, number):
-    for path in (Path("data/synthetic/manifest.json"), trained / runs.MANIFEST):
+    for path in (Path("data/synthetic/manifest.json"), trained / run_directory.MANIFEST):
         kept = path.read_text()
-        runs.write_json(path, {**runs.read_json(path), "schema_version": number})
+        write_json(path, {**read_json(path), "schema_version": number})
         code, _, err = gramrun("evaluate", trained)
         assert (code, err.count("\n"), f"{path}: damaged" in err) == (2, 1, True), err
         path.write_text(kept)
