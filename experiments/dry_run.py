@@ -3,8 +3,9 @@
 Corpora that are prepared are read; the paper's are known by their sizes (`experiments.paper_corpora`).
 Time is that of like runs that have finished (`experiments.forecast`), else of the model of committed timings
 (`experiments.cost_model`). Memory is `gramrun.peak_memory`'s peak of one process. Disk is that of checkpoints
-(parameters, optimizer, caches; so many as are kept, and the one being written), of shards, and of the
-raw files of the paper's corpora.
+(parameters, optimizer, caches): of every run those that it keeps when it is finished, which is none of
+``gram-error``, and while it is under way also the others and the one being written; of shards; and of the raw
+files of the paper's corpora.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Prediction:
         seconds: on one thread; None where nothing is known.
         basis: ``like runs`` or ``timings``, where `seconds` come from.
         memory: bytes at the peak; 0 where not predicted.
-        disk: bytes that it may occupy.
+        disk: bytes that it may occupy while it is under way.
+        kept: of these, when it is finished.
     """
 
     job: Job
@@ -53,6 +55,7 @@ class Prediction:
     basis: str = ""
     memory: int = 0
     disk: int = 0
+    kept: int = 0
 
 
 def dry_run(plans: Sequence[Plan]) -> str:
@@ -138,6 +141,7 @@ def predict_run(
     peak = peak_memory(config, corpus, companions)
     caches = [cache_bytes(config, section, corpus, companions) for section in sections]
     whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
+    kept = whole * config.train.checkpoints_kept
     return Prediction(
         task,
         state,
@@ -145,7 +149,8 @@ def predict_run(
         seconds,
         basis,
         peak.total + sum(caches[1:]),
-        whole * (config.train.checkpoints_kept + 1),
+        kept + whole,
+        0 if task.command == "gram-error" else kept,
     )
 
 
@@ -224,7 +229,12 @@ def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | Non
     known = sorted((p.seconds for p in left if p.seconds is not None), reverse=True)
     unknown = len(left) - len(known)
     absent = _absent(corpora)
-    disk = sum(p.disk for p in left) + sum(shard_bytes(corpus) for corpus in absent.values() if corpus)
+    under_way = sorted((p.disk - p.kept for p in left), reverse=True)[:cores]
+    disk = (
+        sum(p.kept for p in left)
+        + sum(under_way)
+        + sum(shard_bytes(corpus) for corpus in absent.values() if corpus)
+    )
     disk += sum(RAW_BYTES.get(name, 0) for name in absent)
     beside = sorted((p.memory for p in left), reverse=True)[:cores]
     lines = ["", "### In all", ""]

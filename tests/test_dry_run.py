@@ -157,6 +157,26 @@ def test_gramian_errors_rank_nothing_and_hold_every_watchers_caches():
     )  # process memory moves a little
 
 
+def test_disk_is_that_of_what_is_kept_and_of_what_runs_side_by_side(monkeypatch):
+    """Ten runs that end with 20 bytes and ten with none, at most 100 while they are under way, on two cores."""
+    monkeypatch.setattr(dry_run.os, "cpu_count", lambda: 2)
+    task = run_task("train", "wikipedia-en", "paper-sogram", seed=0)
+    found = [
+        dry_run.Prediction(task, "new", 1, 1.0, "timings", 1, 100, kept)
+        for kept in (20, 0)
+        for _ in range(10)
+    ]
+    assert "Disk: 400 bytes for checkpoints" in "\n".join(dry_run._totals(found, {}))
+
+
+def test_a_finished_watch_keeps_no_checkpoint():
+    corpora = {"wikipedia-simple": stand_in("wikipedia-simple", PAPER["wikipedia-simple"])}
+    jobs = [run_task("gram-error", "wikipedia-simple", "gram-error", seed=0),
+            run_task("train", "wikipedia-simple", "paper-sampling", "train.checkpoints_kept=2", seed=0)]  # fmt: skip
+    watched, trained = dry_run.predict(jobs, corpora)
+    assert (watched.kept, trained.kept) == (0, trained.disk * 2 // 3) and watched.disk > 0
+
+
 def test_runs_that_failed_before_are_no_work():
     task = run_task("train", "wikipedia-en", "paper-sogram", seed=0)
     found = [dry_run.Prediction(task, state, 1, 60.0, "timings", 1, 0) for state in ("failed", "done", "new")]
