@@ -115,7 +115,7 @@ def load_array(path: Path) -> np.ndarray:
     """Memory-map one array copy-on-write, so that torch can share the memory without a copy.
 
     Raises:
-        InputError: the file holds no array of plain numbers.
+        InputError: the file holds no list of plain numbers.
     """
     try:
         mapped = np.load(path, mmap_mode="c", allow_pickle=False)
@@ -123,6 +123,8 @@ def load_array(path: Path) -> np.ndarray:
         raise InputError(f"{path}: holds no array of numbers; {REMEDY}") from None
     if not isinstance(mapped, np.ndarray):
         raise InputError(f"{path}: holds no single array; {REMEDY}")
+    if mapped.ndim != 1:  # a single number has no length
+        raise InputError(f"{path}: holds {mapped.dtype} of shape {mapped.shape}, not a list; {REMEDY}")
     return mapped
 
 
