@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ def read_records(path: Path, numbers: Sequence[str]) -> list[dict[str, Any]]:
     return records
 
 
-def read_table(path: Path, numbers: Sequence[str] = (), others: Sequence[str] = ()) -> pd.DataFrame:
+def read_table(path: Path, numbers: Sequence[str] = (), names: Sequence[str] = ()) -> pd.DataFrame:
     """Read a CSV file that a run wrote; a last line that is not whole, as of a run under way, is left out.
 
     Args:
         path: the file.
         numbers: columns that it must have, of numbers or nothing.
-        others: further ones that it must have.
+        names: columns that it must have, of a text in every row.
 
     Raises:
         InputError: it is no such table.
@@ -64,16 +64,24 @@ def read_table(path: Path, numbers: Sequence[str] = (), others: Sequence[str] = 
     try:
         text = path.read_text(encoding="utf-8")
         frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
-        missing = [column for column in (*numbers, *others) if column not in frame]
+        missing = [column for column in (*numbers, *names) if column not in frame]
         wrong = [column for column in numbers if column in frame and frame[column].dtype.kind not in "iuf"]
+        nameless = [
+            column for column in names if not all(isinstance(name, str) for name in frame.get(column, ()))
+        ]
     except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: damaged ({' '.join(str(error).split())}); {REMEDY}") from None
-    if missing or wrong:
-        reason = f"no column {missing[0]}" if missing else f"{wrong[0]} holds no numbers"
-        raise InputError(f"{path}: damaged ({reason}); {REMEDY}")
+    reasons = [f"no column {column}" for column in missing]
+    reasons += [f"{column} holds no numbers" for column in wrong]
+    reasons += [f"{column} holds no text in some row" for column in nameless]
+    if reasons:
+        raise InputError(f"{path}: damaged ({reasons[0]}); {REMEDY}")
     return frame
 
 
 def is_number(value: object) -> bool:
     """Whether it is a finite number; JSON has true and NaN, too."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # A whole number of JSON may have any length; only comparing never converts it.
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max

@@ -22,7 +22,7 @@ from gramrun.data.shards import open_corpus
 from gramrun.errors import ConfigError, InputError
 from gramrun.evaluation import evaluate_run
 from gramrun.fitting import fit
-from gramrun.records import read_table
+from gramrun.records import is_number, read_table
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "synthetic"
 
@@ -172,6 +172,17 @@ def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
     file.write_text("step,error\nnine,0.5\n")
     with pytest.raises(InputError, match="damaged"):
         read_table(file, ["step", "error"])
+    for row in ("1,,", "1,7,", "1,nan,"):  # of which pandas makes a number, or nothing
+        file.write_text(f"step,estimator,error\n{row}0.5\n")
+        with pytest.raises(InputError, match=r"estimator holds no text .* start the run anew"):
+            read_table(file, ["step", "error"], ["estimator"])
+    file.write_text("step,estimator,error\n1,SOGram,0.5\n")
+    assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram"]
+
+
+def test_only_finite_real_values_are_numbers():
+    assert all(map(is_number, (0, -1, 1.5, 10**300, -1e308)))
+    assert not any(map(is_number, (10**400, -(10**400), 1e999, float("nan"), True, "1", None, [1], 1j)))
 
 
 @pytest.fixture(scope="module")

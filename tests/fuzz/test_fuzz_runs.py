@@ -79,6 +79,7 @@ TEXTS = [
 
 
 OTHER_SIDE = b"step,side,gramian_norm,variance,drift,reference_error\n1,other,1,1,0,0\n"  # of a trajectory
+NAMELESS = b"step,epoch,estimator,batch_size,alpha,side,error\n1,1,,16,,left,0.5\n1,1,,16,,right,0.5\n"
 
 
 @budgets(fast=40, slow=500)
@@ -95,6 +96,8 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
     @example(("train", "manifest.json"), b"[[1, 2]]", 1)
     @example(("baseline", "metrics.jsonl"), b"", 0)
     @example(("gram-error", "trajectory.csv"), OTHER_SIDE, 3)
+    @example(("gram-error", "gram_error.csv"), NAMELESS, 1)
+    @example(("train", "metrics.jsonl"), b'{"step": 2, "loss": 1' + b"0" * 400 + b"}\n", 2)
     def check(place, damage, which):
         kind, name = place
         run = tmp_path / "run"
