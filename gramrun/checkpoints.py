@@ -21,6 +21,7 @@ import torch
 from gramrun.errors import ConfigError, InputError, RunError
 from gramrun.files import disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.peak_memory import STATE_FLOATS
+from gramrun.records import is_number
 from gramrun.room import check_room
 from gramrun.run_directory import Run
 from gramrun.runs import identity
@@ -202,9 +203,9 @@ def load(path: Path) -> dict[str, Any]:
     if set(state) != {"schema_version", "identity", "trainer", "extra"}:
         raise torn
     trainer, extra = state["trainer"], state["extra"]
-    if not (isinstance(trainer, dict) and isinstance(trainer.get("step"), int) and isinstance(extra, dict)):
+    if not (isinstance(trainer, dict) and isinstance(extra, dict) and _is_held(state)):
         raise torn
-    if not _is_held(state):
+    if not (isinstance(trainer.get("step"), int) and is_number(trainer.get("train_seconds"))):
         raise torn
     return state
 

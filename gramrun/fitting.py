@@ -11,10 +11,11 @@ import torch
 
 from gramrun import checkpoints, runs
 from gramrun.data.shards import PreparedCorpus
-from gramrun.errors import RunError
+from gramrun.errors import InputError, RunError
 from gramrun.evaluation import evaluate_model
 from gramrun.inner_products import InnerProducts
 from gramrun.interruption import Interrupted, deferred_interrupt
+from gramrun.records import is_number
 from gramrun.run_directory import Run
 from gramrun.training import Trainer
 from gramrun.watching import Schedule, progress_bar, tensorboard
@@ -32,9 +33,12 @@ def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[flo
         losses: sum to that of the steps since the last metrics record, as the checkpoint has them.
 
     Raises:
+        InputError: when `losses`, which come from a file, are no numbers.
         Interrupted: after Ctrl-C or SIGTERM, with the state saved.
         RunError: when training breaks down or the disk is full; the manifest says so.
     """
+    if not (isinstance(losses, list | tuple) and all(map(is_number, losses))):
+        raise InputError(f"{run.path}: its checkpoint is damaged (losses); start the run anew with --force")
     evaluating = Schedule(run.config.evaluation.every, trainer)
     saving = Schedule(run.config.train.checkpoint_every, trainer)
     together = trainer.processes

@@ -29,7 +29,7 @@ from gramrun.gramian.exact import relative_error
 from gramrun.interruption import deferred_interrupt
 from gramrun.run_directory import Run
 from gramrun.sides import TrainingSide
-from gramrun.training import Trainer
+from gramrun.training import Trainer, check_tensors, misfit
 from gramrun.trajectory import Trajectory
 from gramrun.watching import Schedule, progress_bar
 
@@ -89,18 +89,21 @@ class Observers:
         """Every estimator's state."""
         return [[estimator.state_dict() for estimator in estimators] for estimators in self.estimators]
 
-    def load_state_dict(self, state: list[list[dict[str, Tensor]]]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Restore `state_dict`'s state.
 
         Raises:
             InputError: when it belongs to other estimators.
         """
         try:
+            if [len(states) for states in state] != [len(self.sections)] * len(self.sides):
+                raise ValueError("it has another number of them")
             for estimators, states in zip(self.estimators, state, strict=True):
-                for estimator, values in zip(estimators, states, strict=True):
+                for section, estimator, values in zip(self.sections, estimators, states, strict=True):
+                    check_tensors(section.name, values)
                     estimator.load_state_dict(values)
-        except (KeyError, ValueError, RuntimeError, TypeError) as error:
-            reason = " ".join(str(error).split())[:160]
+        except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+            reason = misfit(error)
             raise InputError(f"the checkpoint belongs to other gram_error.estimators: {reason}") from None
 
 

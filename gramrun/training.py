@@ -262,6 +262,8 @@ class Trainer:
             InputError: when the state belongs to another model, optimizer or estimator.
         """
         try:
+            for part in ("model", "left_estimator", "right_estimator"):
+                check_tensors(part, state[part])
             self.model.load_state_dict(state["model"])
             self.learner.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
@@ -271,8 +273,23 @@ class Trainer:
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
         except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(f"the checkpoint belongs to another model or method: {reason}") from None
+            raise InputError(f"the checkpoint belongs to another model or method: {misfit(error)}") from None
+
+
+def check_tensors(name: str, state: Any) -> None:
+    """Check that a module's state is tensors by name, before torch looks for those of its parameters.
+
+    Raises:
+        ValueError: when it is anything else.
+    """
+    if not (isinstance(state, dict) and all(isinstance(value, Tensor) for value in state.values())):
+        raise ValueError(f"its {name} is not a set of tensors")
+
+
+def misfit(error: Exception) -> str:
+    """Why a state could not be loaded: what torch or a learner says of it, and never Python's own words."""
+    told = isinstance(error, RuntimeError | ValueError)
+    return " ".join(str(error).split())[:160] if told else "its state has other parts"
 
 
 def check_divides(config: RunConfig, processes: int) -> None:

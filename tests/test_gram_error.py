@@ -103,7 +103,14 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
     run.update_manifest(status="running", files={})  # as a process leaves it that is killed later on
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
-    observers.load_state_dict(checkpoints.restore(run, trainer)["observers"])
+    saved = checkpoints.restore(run, trainer)["observers"]
+    for other in (None, [], saved[:1], [[None] * len(part) for part in saved], [part[:-1] for part in saved]):
+        with pytest.raises(
+            InputError, match=r"belongs to other gram_error.estimators: (it|its) \w"
+        ) as raised:
+            observers.load_state_dict(other)
+        assert "NoneType" not in str(raised.value)
+    observers.load_state_dict(saved)
     assert trainer.step == stop
     resumed = gram_error.watch(run, trainer, observers)
     for name in (gram_error.CSV, trajectory.CSV):

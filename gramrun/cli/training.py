@@ -167,8 +167,9 @@ def gram_error(
                 typer.echo(f"{run.path}: finished already; nothing to do")
             return
         observers = room.Observers(resolved.gram_error.estimators, trainer)
-        if saved := opening.restore(run, trainer, resume=resume):
-            observers.load_state_dict(saved["observers"])
+        saved = opening.restore(run, trainer, resume=resume)
+        if trainer.step:
+            observers.load_state_dict(saved.get("observers"))
         written = room.watch(run, trainer, observers)
     if as_json:
         print_json(record)

@@ -209,6 +209,17 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path
 
     @inputs(examples)
     @given(st.sampled_from(places), st.one_of(st.just("remove"), states), st.booleans())
+    @example(("extra", "losses", 0), torch.zeros((), dtype=torch.int64), True)
+    @example(("extra", "losses"), torch.zeros(1, 1), True)
+    @example(("extra", "losses"), torch.zeros(()), True)
+    @example(("extra", "losses"), None, True)
+    @example(("trainer", "train_seconds"), None, True)
+    @example(("trainer", "model"), None, True)
+    @example(("trainer", "left_estimator"), None, True)
+    @example(("trainer", "optimizer"), None, True)
+    @example(
+        next(place for place in places if place[:2] == ("trainer", "model") and len(place) == 3), 1, True
+    )
     def check(place, value, resume):
         run = tmp_path / "run"
         shutil.rmtree(run, ignore_errors=True)
