@@ -56,6 +56,7 @@ TESTS = {  # the test files that ought to notice, the likeliest first
         "test_control_variate.py",
         "test_caches.py",
         "test_contracts.py",
+        "test_outside.py",
     ],
     "gramian/batch.py": [*CORE, "test_surrogate.py"],
     "gramian/cache.py": ["test_caches.py"],

@@ -1,7 +1,10 @@
 """Where caches lie and how exactly they are summed: bfloat16, files, and drift against the rebuild."""
 
 import gc
+import os
+import tempfile
 from pathlib import Path
+from typing import get_args
 
 import contracts
 import enumeration as corpus
@@ -9,10 +12,11 @@ import pytest
 import torch
 from enumeration import GAMMAS, advance, definition, embeddings, mean, observing
 
+from gramrun.config.estimator import EstimatorSection
 from gramrun.errors import RunError
 from gramrun.gramian import CacheOptions, make_estimator, sagram
 from gramrun.gramian.batch import GramianBatch
-from gramrun.gramian.cache import cache_bytes, cache_tensor
+from gramrun.gramian.cache import CACHE_DTYPES, cache_bytes, cache_tensor
 from gramrun.gramian.population import make_population
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])
@@ -118,9 +122,84 @@ def test_a_new_cache_is_zeros_and_keeps_what_is_written(dtype, tmp_path):
     assert cache_tensor(5, 0, dtype, tmp_path).shape == (5, 0)
 
 
+@pytest.fixture
+def files(monkeypatch):
+    """The unnamed files that caches are mapped to: a second handle of each, which outlives cache_tensor."""
+    opened = []
+
+    def temporary_file(**options):
+        file = unnamed(**options)
+        opened.append(os.dup(file.fileno()))
+        return file
+
+    unnamed = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", temporary_file)
+    yield opened
+    for handle in opened:
+        os.close(handle)
+
+
+def test_a_file_is_as_long_as_its_cache_and_has_its_room_on_the_disk_at_once(files, tmp_path):
+    """A hole would be filled later, when a full disk is a signal that kills the process, and no error."""
+    cache_tensor(1000, 17, torch.float32, tmp_path)
+    [status] = map(os.fstat, files)
+    assert status.st_size == cache_bytes(1000, 17, torch.float32) == 1000 * 17 * 4
+    if hasattr(os, "posix_fallocate"):
+        assert status.st_blocks * 512 >= status.st_size  # POSIX: blocks of 512 bytes
+
+
+def test_where_the_system_reserves_no_room_the_cache_is_the_same(files, monkeypatch, tmp_path):
+    """As on macOS, which has no posix_fallocate."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    cache = cache_tensor(1000, 17, torch.bfloat16, tmp_path)
+    [status] = map(os.fstat, files)
+    assert status.st_size == 1000 * 17 * 2
+    cache[-1] = 3
+    assert cache.sum() == 17 * 3
+    assert (
+        os.pread(files[0], 17 * 2, status.st_size - 17 * 2)
+        == torch.full((17,), 3, dtype=torch.bfloat16).view(torch.int16).numpy().tobytes()
+    )
+
+
+def test_a_cache_makes_no_file_unless_a_folder_is_named(files):
+    for name in ("sagram", "sogram", "control-variate"):
+        made = make_estimator(
+            name, embedding_dim=2, population=make_population(PAIRS, 7, 1.0), cache=CacheOptions()
+        )
+        assert made.needs_rows, "it has a cache"
+    assert files == []
+
+
+def test_the_words_of_a_config_are_those_of_the_caches():
+    """A word that one of them knows and the other does not would be refused, or fail, in the middle of a run."""
+    words = {name: field.annotation for name, field in EstimatorSection.model_fields.items()}
+    assert set(get_args(words["cache_dtype"])) == set(CACHE_DTYPES)
+    assert get_args(words["beta"]) == get_args(sagram.Beta) != ()
+    [entries] = [part for part in get_args(words["cache"]) if part is not type(None)]
+    assert set(get_args(entries)) == set(get_args(sagram.CacheEntry)) != set()
+    for word, dtype in CACHE_DTYPES.items():
+        assert str(dtype) == f"torch.{word}"
+
+
 def test_a_missing_folder_is_an_error():
     with pytest.raises(RunError, match=r"/missing/folder: cannot be written: No such file"):
         cache_tensor(2, 2, torch.float32, Path("/missing/folder"))
+
+
+@pytest.mark.parametrize(("options", "rebuilt"), [({"rebuild_every": 3}, {3, 6}), ({}, set())])
+def test_the_sum_is_made_anew_as_often_as_asked_and_never_by_default(options, rebuilt):
+    """Ŝ is falsified before every step: a step that sums it anew, and no other, mends it."""
+    trajectory = contracts.Trajectory(make_population(PAIRS, 7, 1.0), 0, steps=7, batch=4, seed=25)
+    listed = contracts.Listed("sagram", {"cache": CacheOptions(**options)})
+    estimator = trajectory.start(listed.make(trajectory.population))
+    mended = set()
+    for t in trajectory.steps:
+        estimator.cache_moments += torch.eye(contracts.DIM)
+        trajectory.show(estimator, t)
+        if torch.allclose(estimator.cache_moments, gramian_of_caches(estimator), atol=1e-5):
+            mended.add(t + 1)
+    assert mended == rebuilt
 
 
 def drift(rebuild_every, steps):
