@@ -45,6 +45,18 @@ def test_ndcg_by_hand():
     np.testing.assert_allclose(metrics.ndcg(*BY_HAND, k=5), [first, 1 / math.log2(3), 0, 1])
 
 
+def test_at_the_first_place_there_is_one_item_to_ask_for():
+    """k = 1: each metric says whether the item on top is relevant, in shares of R where it counts all of them."""
+    tops = csr([1, 2, 3, 4], [1], [2, 3])
+    for metric, expected in {
+        metrics.average_precision: [1, 1, 0],
+        metrics.average_precision_relevant: [1 / 4, 1, 0],
+        metrics.recall: [1 / 4, 1, 0],
+        metrics.ndcg: [1, 1, 0],
+    }.items():
+        np.testing.assert_allclose(metric(*tops, k=1), expected, err_msg=metric.__name__)
+
+
 @pytest.mark.parametrize("metric", ALL_METRICS)
 def test_ranks_beyond_the_cut_off_may_be_any_larger_number(metric):
     exact = metric(*csr([1, 40, 77], [12]), k=10)
@@ -102,10 +114,12 @@ def test_bootstrap_is_deterministic_and_follows_its_seed():
     assert metrics.bootstrap_interval(values, seed=1) != metrics.bootstrap_interval(values, seed=2)
 
 
-def test_bootstrap_has_the_width_that_the_central_limit_theorem_gives():
+@pytest.mark.parametrize(("level", "deviations"), [(0.95, 1.96), (0.5, 0.6745)])
+def test_bootstrap_has_the_width_that_the_central_limit_theorem_gives(level, deviations):
+    """On both sides: the normal distribution's quantiles leave half of what is not covered on each."""
     values = np.random.default_rng(0).choice([0, 0.1, 0.5, 1], size=4000)
-    low, high = metrics.bootstrap_interval(values, seed=0, resamples=4000)
-    error = 1.96 * values.std() / math.sqrt(len(values))
+    low, high = metrics.bootstrap_interval(values, seed=0, resamples=4000, level=level)
+    error = deviations * values.std() / math.sqrt(len(values))
     assert low == pytest.approx(values.mean() - error, abs=0.1 * error)
     assert high == pytest.approx(values.mean() + error, abs=0.1 * error)
 

@@ -270,9 +270,9 @@ def test_literals(path, literal, value):
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        (b"(1),(2,'b');", "too few values in the row: it ends with"),
-        (b"(1,'b',3);", "too many values"),
-        (b"(1,'b')(2,'c');", "expected a comma or semicolon after the row, found"),
+        (b"(1),(2,'b');", "table t, row 1: too few values in the row: it ends with \"),(2,'b"),
+        (b"(1,'b',3);", "table t, row 1: too many values in the row: it goes on with ',3);"),
+        (b"(1,'b')(2,'c');", ": expected a comma or semicolon after the row, found \"(2,'c');"),
         (b"(1,'b'), ... ;", "row 2: expected a row, found '... ;'"),
         (b"(1.5,'b');", "column a needs a 64-bit integer, not"),
         (b"('1','b');", "column a needs"),
@@ -311,6 +311,14 @@ def test_what_is_no_row_is_refused(path, rows, complaint):
     assert complaint in str(refusal.value)
     assert str(refusal.value).startswith(f"{path}: ")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("literal", [b"'x'", b"'1.5x'", b"x", b"-"])
+def test_what_is_no_number_is_refused(path, literal):
+    create = b"CREATE TABLE t (a int, x double);\n"
+    write(path, b"INSERT INTO t VALUES (1,1.5),(2," + literal + b");", create)
+    with pytest.raises(InputError, match="row 2: column x needs a number, not .*; the file is damaged"):
+        read(path, ["a", "x"])
 
 
 @pytest.mark.parametrize(
@@ -383,6 +391,15 @@ def test_what_is_never_closed_among_the_columns_is_refused_at_once(path, opening
     with pytest.raises(InputError):
         read_schema(path)
     assert time.perf_counter() - started < 5
+
+
+def test_what_the_module_offers_is_there(path):
+    offered: dict = {}
+    exec("from gramrun.data.sql_dump import *", offered)
+    write(path, b"INSERT INTO t VALUES (1,'b');")
+    assert offered["read_schema"](path) == offered["Schema"]("t", {"a": "integer", "b": "bytes"})
+    [batch] = offered["read_table"](path, ["a"])
+    assert isinstance(batch, offered["Batch"])
 
 
 def test_the_first_table_is_read_where_none_is_named(path):

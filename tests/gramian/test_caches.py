@@ -148,6 +148,19 @@ def test_a_file_is_as_long_as_its_cache_and_has_its_room_on_the_disk_at_once(fil
         assert status.st_blocks * 512 >= status.st_size  # POSIX: blocks of 512 bytes
 
 
+@pytest.mark.parametrize(("entry", "entries"), [("item", 7), ("pair", 12)])
+def test_embeddings_and_companions_both_lie_in_the_folder(entry, entries, files, tmp_path):
+    """Neither is in memory, where caches of a large corpus may find no room."""
+    make_estimator(
+        "sagram",
+        embedding_dim=5,
+        population=make_population(PAIRS, 7, 1.0),
+        companion_dim=3,
+        cache=CacheOptions(entry, torch.bfloat16, tmp_path),
+    )
+    assert [os.fstat(file).st_size for file in files] == [entries * 5 * 2, entries * 3 * 4]
+
+
 def test_where_the_system_reserves_no_room_the_cache_is_the_same(files, monkeypatch, tmp_path):
     """As on macOS, which has no posix_fallocate."""
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
@@ -187,12 +200,23 @@ def test_a_missing_folder_is_an_error():
         cache_tensor(2, 2, torch.float32, Path("/missing/folder"))
 
 
-@pytest.mark.parametrize(("options", "rebuilt"), [({"rebuild_every": 3}, {3, 6}), ({}, set())])
-def test_the_sum_is_made_anew_as_often_as_asked_and_never_by_default(options, rebuilt):
+def of_options(**options):
+    return lambda population: contracts.Listed("sagram", {"cache": CacheOptions(**options)}).make(population)
+
+
+@pytest.mark.parametrize(
+    ("make", "rebuilt"),
+    [
+        (of_options(rebuild_every=3), {3, 6}),
+        (of_options(), set()),
+        (lambda population: sagram.SAGram(contracts.DIM, population, "1"), set()),
+    ],
+    ids=["every 3", "default options", "default"],
+)
+def test_the_sum_is_made_anew_as_often_as_asked_and_never_by_default(make, rebuilt):
     """Ŝ is falsified before every step: a step that sums it anew, and no other, mends it."""
     trajectory = contracts.Trajectory(make_population(PAIRS, 7, 1.0), 0, steps=7, batch=4, seed=25)
-    listed = contracts.Listed("sagram", {"cache": CacheOptions(**options)})
-    estimator = trajectory.start(listed.make(trajectory.population))
+    estimator = trajectory.start(make(trajectory.population))
     mended = set()
     for t in trajectory.steps:
         estimator.cache_moments += torch.eye(contracts.DIM)
@@ -200,6 +224,7 @@ def test_the_sum_is_made_anew_as_often_as_asked_and_never_by_default(options, re
         if torch.allclose(estimator.cache_moments, gramian_of_caches(estimator), atol=1e-5):
             mended.add(t + 1)
     assert mended == rebuilt
+    assert estimator.observed == 7
 
 
 def drift(rebuild_every, steps):

@@ -158,6 +158,30 @@ def test_a_side_of_one_item_is_exact_at_once(beta, gamma):
     torch.testing.assert_close(estimator.cache_moments.float(), u.T @ u)
 
 
+@pytest.mark.parametrize(
+    ("column", "entry", "gamma", "expected"),
+    [
+        (PAIRS, "pair", 1.0, 1 / 12),
+        (PAIRS, "item", 1.0, None),
+        (PAIRS, "item", 0.5, None),
+        (PAIRS, "item", 0.0, 1 / 6),  # six of the seven items have pairs
+        (torch.tensor([3, 0, 2, 1, 6, 5, 4]), "item", 1.0, 1 / 7),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_short_cut_is_taken_wherever_all_entries_weigh_the_same(column, entry, gamma, expected, dtype):
+    """A second product of the batch is saved there; both ways give the twin's numbers, above."""
+    population = make_population(column, 7, gamma)
+    estimator = make_estimator(
+        "sagram", embedding_dim=2, population=population, cache=CacheOptions(entry, dtype)
+    )
+    if expected is None:
+        assert estimator.entry_weight is None
+    else:
+        assert estimator.entry_weight == pytest.approx(expected, rel=1e-12)
+    assert estimator.exact_caches is (dtype == torch.float32)
+
+
 def test_projection_is_the_nearest_psd_matrix():
     generator = torch.Generator().manual_seed(10)
     for _ in range(20):
