@@ -287,7 +287,7 @@ def test_literals(path, literal, value):
         (b"(1,0x414);", "column b needs a string"),
         (b"(1,0x);", "column b needs a string"),
         (b"(1,NULLS);", "column b needs a string"),
-        (b"(1,'b')", "is cut off"),
+        (b"(1,'b')", "is cut off: it ends within the rows of table t"),
         (b"(1,'b),(2,\\'c\\');", "is cut off"),
         (b"(1,'b'),", "is cut off"),
         (b"(1,'b'); UPDATE t SET a = 2;", "no statement of mysqldump: 'UPDATE"),
@@ -431,6 +431,26 @@ def test_batches_are_of_about_a_chunk(path):
     sizes = [batch.rows for batch in read_table(path, ["a"], chunk_bytes=1 << 14)]
     assert sum(sizes) == 5000
     assert len(sizes) <= path.stat().st_size / (1 << 14) + 1
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+def test_the_shortest_rows_that_there_are_all_fit(path, columns):
+    """One digit a value: no other text has more rows to a byte, and for all of them there is room."""
+    names = [f"c{i}" for i in range(columns)]
+    create = b"CREATE TABLE t (" + b", ".join(b"%s int" % name.encode() for name in names) + b");\n"
+    rows = [tuple((3 * i + 7 * j + i // 10) % 10 for j in range(columns)) for i in range(3000)]
+    listed = b",".join(b"(" + b",".join(b"%d" % value for value in row) + b")" for row in rows)
+    write(path, b"INSERT INTO t VALUES " + listed + b";\n", create)
+    for chunk_bytes in (1 << 10, 4 << 20):
+        assert read(path, names, chunk_bytes=chunk_bytes) == rows
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 10, 4 << 20])
+def test_a_fault_is_found_by_its_row_however_many_batches_came_before(path, chunk_bytes):
+    rows = b",".join(b"(%d,'b')" % i for i in range(4000))
+    write(path, b"INSERT INTO t VALUES " + rows + b",(1.5,'b');\n")
+    with pytest.raises(InputError, match=r"table t, row 4,001: column a needs a 64-bit integer"):
+        read(path, ["a"], chunk_bytes=chunk_bytes)
 
 
 def test_progress_counts_the_bytes_of_the_file(path):

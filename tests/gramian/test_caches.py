@@ -76,9 +76,7 @@ def test_a_rebuild_sums_all_its_chunks(entry, gamma, monkeypatch):
     listed = contracts.Listed("sagram", {"cache": CacheOptions(entry)})
     estimator = trajectory.start(listed.make(trajectory.population, 2))
     # Up to float64's rounding, as a rebuild promises: not float32's, of a weight of 1/12.
-    torch.testing.assert_close(
-        estimator.cache_moments, gramian_of_caches(estimator), atol=1e-13, rtol=1e-13
-    )
+    torch.testing.assert_close(estimator.cache_moments, gramian_of_caches(estimator), atol=1e-13, rtol=1e-13)
     weights = trajectory.population.item_weights.double()[:, None]
     theta, companions = trajectory.theta[0].double(), trajectory.companions.double()
     expected = (theta * weights).T @ torch.cat([theta, companions], 1)
