@@ -22,7 +22,7 @@ REMEDY = "prepare the corpus again with --force"
 # What numpy raises for a file that is no array, whatever its header says.
 UNREADABLE = (
     ValueError, OSError, EOFError, TypeError, LookupError, OverflowError, RecursionError, MemoryError,
-    SyntaxError, tokenize.TokenError,
+    SyntaxError, tokenize.TokenError, FloatingPointError,
 )  # fmt: skip
 
 
@@ -118,7 +118,8 @@ def load_array(path: Path) -> np.ndarray:
         InputError: the file holds no list of plain numbers.
     """
     try:
-        mapped = np.load(path, mmap_mode="c", allow_pickle=False)
+        with np.errstate(over="raise"):  # a shape whose size in bytes is beyond all numbers
+            mapped = np.load(path, mmap_mode="c", allow_pickle=False)
     except UNREADABLE:
         raise InputError(f"{path}: holds no array of numbers; {REMEDY}") from None
     if not isinstance(mapped, np.ndarray):

@@ -178,6 +178,7 @@ def test_any_array_fits_the_others_or_is_refused(examples, folder):
     @example("left/frequency.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '''    ")
     @example("left/source.indices.npy", array_bytes(np.int32(0)))
     @example("pairs/train_left.npy", array_bytes(np.int32(0)))
+    @example("left/frequency.npy", header_bytes("<i4", (2**63 - 1,), False, (1, 0)))
     def check(name, damage):
         if isinstance(damage, tuple):
             if not name.endswith(".npy"):
