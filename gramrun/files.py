@@ -22,6 +22,7 @@ from typing import Any
 from gramrun.errors import InputError, RunError
 
 CHECKSUM = "checksum"
+_HEX_DIGITS = 2 * hashlib.sha256().digest_size
 
 # The name under which a process writes what is not whole yet: .NAME.PROCESS.partial, or with NAME's suffix.
 _PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
@@ -247,9 +248,17 @@ def read_json(path: Path, remedy: str = "bring it back from a copy, or make it a
     if not isinstance(content, dict):
         raise InputError(f"{path}: damaged (no JSON object); {remedy}")
     expected = content.pop(CHECKSUM, None)
-    if expected is not None and expected != _checksum(content):
+    if _misnamed(content) if expected is None else expected != _checksum(content):
         raise InputError(f"{path}: damaged (wrong checksum); {remedy}")
     return content
+
+
+def _misnamed(content: Mapping[str, Any]) -> list[str]:
+    """Keys that hold the checksum of all others: only damage can have given it such a name."""
+    hashes = [k for k, v in content.items() if isinstance(v, str) and len(v) == _HEX_DIGITS]
+    return [
+        key for key in hashes if content[key] == _checksum({k: v for k, v in content.items() if k != key})
+    ]
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
