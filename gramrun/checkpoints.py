@@ -205,7 +205,8 @@ def load(path: Path) -> dict[str, Any]:
     trainer, extra = state["trainer"], state["extra"]
     if not (isinstance(trainer, dict) and isinstance(extra, dict) and _is_held(state)):
         raise torn
-    if not (isinstance(trainer.get("step"), int) and is_number(trainer.get("train_seconds"))):
+    step = trainer.get("step")
+    if type(step) is not int or step < 0 or not is_number(trainer.get("train_seconds")):
         raise torn
     return state
 

@@ -268,12 +268,21 @@ class Trainer:
             self.learner.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
             self.right_estimator.load_state_dict(state["right_estimator"])
-            previous = state["previous"]
-            self.previous = None if previous is None else tuple(rows.to(self.device) for rows in previous)
+            self.previous = self._last_batch(state["previous"])
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
         except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             raise InputError(f"the checkpoint belongs to another model or method: {misfit(error)}") from None
+
+    def _last_batch(self, saved: Any) -> tuple[Tensor, Tensor] | None:
+        """The embeddings of the gradient batch before, on this device; ValueError where they are none."""
+        if saved is None or self.config.estimator.batch != "previous":
+            return None
+        shape = (self.config.train.batch_size, self.config.model.embedding_dim)
+        left, right = saved
+        if not all(isinstance(rows, Tensor) and rows.shape == shape for rows in (left, right)):
+            raise ValueError("its last batch has another shape")
+        return left.to(self.device), right.to(self.device)
 
 
 def check_tensors(name: str, state: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from gramrun.model.optimizers import OptimizerName, make_optimizer
+from gramrun.model.optimizers import OptimizerName, load_sums_of_steps, make_optimizer
 from gramrun.model.towers import TwoTower
 from gramrun.processes import ALONE, Processes
 
@@ -91,13 +91,15 @@ def load_sums(own: dict[str, Any], saved: dict[str, Any]) -> None:
     Raises:
         KeyError, ValueError: when they belong to another model or to another engine.
     """
-    if "accumulated" not in saved:
+    if not isinstance(saved, dict) or "accumulated" not in saved:
         raise ValueError("its optimizer is that of train.engine: plain")
+    if not isinstance(saved["accumulated"], dict):
+        raise ValueError("its optimizer has no sums by table")
     pairs = [
         *((table, saved["accumulated"][name]) for name, table in own["accumulated"].items()),
         *zip(own["dense_accumulated"], saved["dense_accumulated"], strict=True),
     ]
-    if any(mine.shape != other.shape for mine, other in pairs):
+    if not all(isinstance(other, Tensor) and mine.shape == other.shape for mine, other in pairs):
         raise ValueError("its optimizer has other shapes")
     for mine, other in pairs:
         mine.copy_(other)
@@ -207,6 +209,6 @@ class PlainLearner(Learner):
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
-        if "param_groups" not in state:
+        if not isinstance(state, dict) or "param_groups" not in state:
             raise ValueError("its optimizer is that of train.engine: compiled")
-        self._optimizer.load_state_dict(state)
+        load_sums_of_steps(self._optimizer, state["state"])

@@ -7,7 +7,7 @@ orders of magnitude faster and the towers move mostly in the directions that all
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -45,6 +45,38 @@ def make_optimizer(
             return torch.optim.Adam(groups)
         case "sgd":
             return torch.optim.SGD(groups)
+
+
+# What each optimizer keeps of a parameter: a step count, and tensors of the parameter's own shape.
+_KEPT = {
+    torch.optim.Adagrad: {"step", "sum"},
+    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.SGD: set[str](),
+}
+
+
+def load_sums_of_steps(optimizer: torch.optim.Optimizer, saved: Any) -> None:
+    """Bring back what the steps so far have made of an optimizer's state; its rates are the configuration's.
+
+    Args:
+        optimizer: one of `make_optimizer`.
+        saved: ``state`` of its ``state_dict``, from a file. torch would take anything, and fail in a step.
+
+    Raises:
+        ValueError: when it belongs to another model or optimizer.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    own = optimizer.state_dict()
+    if not isinstance(saved, dict) or not own["state"].keys() <= saved.keys() <= set(range(len(parameters))):
+        raise ValueError("its optimizer has other parameters")
+    for number, kept in saved.items():
+        if not isinstance(kept, dict) or kept.keys() != _KEPT[type(optimizer)]:
+            raise ValueError("its optimizer is another")
+        for name, value in kept.items():
+            shape = torch.Size() if name == "step" else parameters[number].shape
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.shape != shape:
+                raise ValueError("its optimizer has other shapes")
+    optimizer.load_state_dict({"state": saved, "param_groups": own["param_groups"]})
 
 
 def make_dense_optimizer(

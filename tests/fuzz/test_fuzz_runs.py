@@ -217,6 +217,9 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path
     @example(("trainer", "model"), None, True)
     @example(("trainer", "left_estimator"), None, True)
     @example(("trainer", "optimizer"), None, True)
+    @example(("trainer", "optimizer"), torch.zeros(3), True)
+    @example(("trainer", "optimizer", "accumulated"), torch.zeros(()), True)
+    @example(("trainer", "step"), -1, True)
     @example(
         next(place for place in places if place[:2] == ("trainer", "model") and len(place) == 3), 1, True
     )
