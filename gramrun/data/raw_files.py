@@ -94,11 +94,8 @@ def file_names(place: Path) -> list[str]:
         if not place.is_dir():
             raise _no_place(place)
         return sorted(file.name for file in place.iterdir() if file.is_file())
-    try:
-        with zipfile.ZipFile(place) as opened:
-            return sorted(PurePosixPath(member.filename).name for member in _members(opened))
-    except (zipfile.BadZipFile, OSError) as error:
-        raise _broken(place, error) from error
+    with _opened(place) as opened:
+        return sorted(PurePosixPath(member.filename).name for member in _members(opened))
 
 
 def holds_files(place: Path, names: Collection[str]) -> bool:
@@ -121,7 +118,7 @@ def _read_file(file: Path) -> bytes:
 def _read_zip(archive: Path, names: Collection[str], optional: Collection[str]) -> dict[str, bytes]:
     found = {}
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with _opened(archive) as opened:
             for name in (*names, *optional):
                 members = [m for m in _members(opened) if PurePosixPath(m.filename).name == name]
                 if len(members) > 1:
@@ -136,9 +133,18 @@ def _read_zip(archive: Path, names: Collection[str], optional: Collection[str]) 
     return found
 
 
+def _opened(archive: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(archive)
+    # A version that zipfile does not know; a name that is not the UTF-8 that it says it is.
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise _broken(archive, error) from error
+
+
 def _members(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """List the files in a zip, without the doubles that macOS adds to its archives."""
-    return [m for m in opened.infolist() if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
+    named = [m for m in opened.infolist() if m.filename]
+    return [m for m in named if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
 
 
 def _read_member(archive: Path, opened: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -157,7 +163,7 @@ def _read_member(archive: Path, opened: zipfile.ZipFile, member: zipfile.ZipInfo
         with opened.open(member) as stream:
             # The declared size can lie: read one byte past the limit instead of trusting it.
             data = stream.read(MAXIMUM_MEMBER_BYTES + 1)
-    except (zlib.error, zipfile.BadZipFile, EOFError) as error:
+    except (zlib.error, zipfile.BadZipFile, EOFError, ValueError) as error:  # ValueError: a negative place
         raise InputError(f"{archive}: {member.filename} is damaged ({error}); get it again") from error
     except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed by an unknown method
         raise InputError(f"{archive}: {member.filename} cannot be unpacked ({error}); repack it") from error

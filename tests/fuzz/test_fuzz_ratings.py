@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzzing import Refused, budgets, command, inputs, outcome
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mutations import changed, changes
 
@@ -203,6 +203,21 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
+def directory(start: int, value: bytes):
+    """Change bytes of the first entry of an archive's directory; its name begins at 46."""
+
+    def change(archive: bytes) -> bytes:
+        at = archive.index(b"PK\x01\x02") + start
+        return archive[:at] + value + archive[at + len(value) :]
+
+    return change
+
+
+OF_ANOTHER_VERSION = [directory(6, b"\x50\x00")]  # that 8.0 is needed
+WITHOUT_A_NAME = [directory(28, b"\x00\x00\x00\x00\x06\x00")]  # its six letters are the comment
+WITH_A_NAME_THAT_IS_NO_UTF_8 = [directory(8, b"\x00\x08"), directory(46, b"\xff")]
+
+
 @budgets(fast=80, slow=3_000)
 def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
     """Whatever was changed: names, sizes, flags, methods, checksums, data."""
@@ -220,6 +235,9 @@ def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
 
     @inputs(examples)
     @given(changes([*tokens, b"\x00\x00", b"\x08", b"\x63", b"\x01\x00"], most=4))
+    @example(OF_ANOTHER_VERSION)
+    @example(WITHOUT_A_NAME)
+    @example(WITH_A_NAME_THAT_IS_NO_UTF_8)
     def check(made):
         path.write_bytes(changed(archive, made))
         files = outcome(read_files, path, ["ratings.dat"], ["movies.dat"])

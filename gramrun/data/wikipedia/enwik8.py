@@ -36,7 +36,7 @@ NAMES = ("enwik8", "enwik8.gz", "enwik8.bz2", "enwik8.zip")  # in the order of p
 
 _CHUNK = 1 << 20
 _AGREES = "the decompressed bytes agree with the known SHA-256"
-# RuntimeError: a zip that is encrypted, or packed by an unknown method.
+# RuntimeError: a zip that is encrypted, or packed by an unknown method; ValueError: its names are no UTF-8.
 _DAMAGED: tuple[type[Exception], ...] = (
     OSError,
     EOFError,
@@ -44,6 +44,7 @@ _DAMAGED: tuple[type[Exception], ...] = (
     cast(type[Exception], IsalError),
     zipfile.BadZipFile,
     RuntimeError,
+    ValueError,
 )
 _open_gzip: Any = igzip.open  # isal says its types in part only
 
@@ -231,7 +232,7 @@ def _chunks(file: Path, suffix: str) -> Iterator[bytes]:
 def _opened(file: Path, suffix: str) -> Iterator[IO[bytes]]:
     if suffix == ".zip":
         with zipfile.ZipFile(file) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
+            members = [member for member in archive.infolist() if member.filename and not member.is_dir()]
             if len(members) != 1:
                 raise InputError(f"{file}: holds {len(members)} files where enwik8.zip holds one")
             with archive.open(members[0]) as stream:

@@ -27,11 +27,11 @@ OTHER = b"<mediawiki><page>? " * 4000
 SHA256 = hashlib.sha256(TEXT).hexdigest()
 
 
-def zipped(*texts: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zipped(*texts: bytes, method: int = zipfile.ZIP_DEFLATED, name: str = "enwik") -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as opened:
         for number, text in enumerate(texts):
-            opened.writestr(f"enwik{8 + number}", text)
+            opened.writestr(f"{name}{8 + number}", text)
     return buffer.getvalue()
 
 
@@ -130,6 +130,11 @@ def test_other_content_in_a_zip_is_refused(tmp_path: Path) -> None:
         (zipped(TEXT, TEXT), "holds 2 files where"),
         (zipped(bytes(100 * len(TEXT))), "has more than 76,000 bytes"),
         (zipped(TEXT)[:-30], "is damaged or cannot be read"),
+        (
+            zipped(TEXT).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\x50"),
+            "is damaged .*version 8.0",
+        ),
+        (zipped(TEXT, name="\u00e9").replace("\u00e9".encode(), b"\xff\xff"), "is damaged .*utf-8"),
         (b"<html>", "is damaged or cannot be read"),
     ):
         archive.write_bytes(data)
