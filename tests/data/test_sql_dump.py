@@ -293,9 +293,12 @@ def test_literals(path, literal, value):
         (b"(1,'b'); UPDATE t SET a = 2;", "no statement of mysqldump: 'UPDATE"),
         (b"(1,'b'); 'x';", "no statement of mysqldump"),
         (b"(1,'b'); INSERT INTO u VALUES (1);", "an INSERT into u, of which no CREATE TABLE"),
-        (b"(1,'b'); INSERT INTO t (a,c) VALUES (1,2);", "lists the columns a, c: c is unknown"),
+        (
+            b"(1,'b'); INSERT INTO t (a,c) VALUES (1,2);",
+            "an INSERT into table t lists the columns a, c: c is unknown",
+        ),
         (b"(1,'b'); INSERT INTO t (a) VALUES (1);", "lists the columns a: b lacks"),
-        (b"(1,'b'); INSERT INTO t (a,b,a) VALUES (1,2,3);", "one twice"),
+        (b"(1,'b'); INSERT INTO t (a,b,a) VALUES (1,2,3);", "lists the columns a, b, a: one twice"),
         (b"(1,'b'); INSERT INTO t SELECT 1;", "is cut off: it ends within an INSERT"),
         (
             b"(1,'b'); INSERT INTO t SELECT " + b"1+" * (1 << 20),
@@ -353,6 +356,13 @@ def test_what_is_no_dump_is_refused(path, data, complaint):
         read(path, ["a"])
     assert complaint in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_column_that_nobody_asked_for_needs_any_value_at_all(path):
+    """Its type is not looked at, but that a value ends where it ends is."""
+    write(path, b"INSERT INTO t VALUES (1,2),(3,'b'),(4,'b'c);")
+    with pytest.raises(InputError, match="row 3: column b needs a value, not"):
+        read(path, ["a"])
 
 
 def test_an_unknown_column_is_refused_with_those_there_are(path):
@@ -443,6 +453,45 @@ def test_the_shortest_rows_that_there_are_all_fit(path, columns):
     write(path, b"INSERT INTO t VALUES " + listed + b";\n", create)
     for chunk_bytes in (1 << 10, 4 << 20):
         assert read(path, names, chunk_bytes=chunk_bytes) == rows
+
+
+@pytest.mark.parametrize("length", [0, 3, 40])
+@pytest.mark.parametrize("names", [["a"], ["a", "d"], ["b", "c"], ["d", "c", "b", "a"]])
+@pytest.mark.parametrize("chunk_bytes", [64, 200, 4 << 20])
+def test_rows_that_come_a_few_at_a_time_are_given_away_before_there_is_no_room(
+    path, names, length, chunk_bytes
+):
+    """Each statement leaves rows to those of the next chunk: they are many, or their strings long, or both."""
+    rows = [(i, b"%d" % i + b"x" * length, b"y" * length + b"%d" % i, -i) for i in range(400)]
+    between = b"/* " + b"-" * 150 + b" */\n"
+    inserts = (b"INSERT INTO t VALUES (%d,'%b','%b',%d);\n" % row for row in rows)
+    create = b"CREATE TABLE t (a int, b blob, c blob, d int);\n"
+    write(path, between.join(inserts), create)
+    expected = [tuple(dict(zip("abcd", row, strict=True))[name] for name in names) for row in rows]
+    assert read(path, names, chunk_bytes=chunk_bytes) == expected
+
+
+def test_long_strings_that_come_one_a_chunk_are_given_away_before_there_is_no_room(path):
+    """Their statements stand ever later in the chunk, so that it is never the count of rows that fills the room."""
+    rows = [(b"%03d" % i + b"b" * 97, b"c" * 97 + b"%03d" % i) for i in range(200)]
+    text = b""
+    for i, row in enumerate(rows):
+        text += b"INSERT INTO t VALUES ('%b','%b');\n" % row
+        text += b"/* " + b"-" * (1030 * (i + 1) - len(text) - 7) + b" */\n"
+    write(path, text, b"CREATE TABLE t (b blob, c blob);\n")
+    assert read(path, ["b", "c"], chunk_bytes=1024) == rows
+
+
+def test_an_insert_of_fewer_columns_has_more_rows_to_a_byte(path):
+    """Room for the rows of one statement is not enough for those of a later one of the same length."""
+    create = b"CREATE TABLE t (a int, b int, c int, d int, e int, f int, g int);\n"
+    first = [(i % 10, (i + 3) % 10) for i in range(500)]
+    then = [((i + 5) % 10, (7 * i) % 10) for i in range(1500)]
+    rows = b"INSERT INTO t VALUES " + b",".join(b"(%d,%d,1,1,1,1,1)" % row for row in first) + b";\n"
+    rows += b"INSERT INTO t (a,b) VALUES " + b",".join(b"(%d,%d)" % row for row in then) + b";\n"
+    write(path, rows, create)
+    for chunk_bytes in (300, 1 << 10, 4 << 20):
+        assert read(path, ["a", "b"], chunk_bytes=chunk_bytes) == first + then
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 10, 4 << 20])

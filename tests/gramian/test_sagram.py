@@ -1,5 +1,7 @@
 """SAGram against its literal twin, Proposition 2, and what a cache per item shares with a cache per pair."""
 
+from dataclasses import replace
+
 import contracts
 import enumeration as corpus
 import pytest
@@ -180,6 +182,19 @@ def test_the_short_cut_is_taken_wherever_all_entries_weigh_the_same(column, entr
     else:
         assert estimator.entry_weight == pytest.approx(expected, rel=1e-12)
     assert estimator.exact_caches is (dtype == torch.float32)
+
+
+@pytest.mark.parametrize("beta", ["1/n", "1"])
+def test_companions_of_no_numbers_are_none(beta):
+    """r = 0, said by a matrix without columns: as every other estimator takes it."""
+    population = make_population(PAIRS, 7, 1.0)
+    trajectory = contracts.Trajectory(population, 0, steps=3, batch=4, seed=26)
+    arguments = {"embedding_dim": contracts.DIM, "population": population, "beta": beta}
+    without, empty = (trajectory.start(make_estimator("sagram", **arguments)) for _ in range(2))
+    for t in trajectory.steps:
+        expected = trajectory.show(without, t)
+        empty.observe(replace(trajectory.drawn(t, t), companions=torch.zeros(4, 0)))
+        assert torch.equal(empty.moments, expected)
 
 
 def test_projection_is_the_nearest_psd_matrix():
