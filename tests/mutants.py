@@ -58,7 +58,7 @@ TESTS = {  # the test files that ought to notice, the likeliest first
         "test_contracts.py",
         "test_outside.py",
     ],
-    "gramian/batch.py": [*CORE, "test_surrogate.py"],
+    "gramian/batch.py": [*CORE, "test_surrogate.py", "test_batches.py"],
     "gramian/cache.py": ["test_caches.py"],
     "gramian/control_variate.py": ["test_control_variate.py", "test_contracts.py"],
     "gramian/estimator.py": [*CORE, "test_sogram.py", "test_control_variate.py", "test_contracts.py"],

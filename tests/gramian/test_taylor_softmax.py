@@ -102,6 +102,15 @@ def test_the_surrogate_s_gradient_is_that_of_the_penalty(gamma):
             GravitySide(u[x]), right, left_gramian, right_gramian, left_mean, right_mean
         )
         surrogate = surrogate + term / PAIRS
+    whole = taylor_softmax.partition_surrogate(
+        GravitySide(u[LEFT_PAIRS]),
+        GravitySide(v[RIGHT_PAIRS], None if importance is None else importance.double()[RIGHT_PAIRS]),
+        left_gramian,
+        right_gramian,
+        left_mean,
+        right_mean,
+    )
+    torch.testing.assert_close(whole, surrogate)  # of a batch: the mean over its pairs
     for got, want in zip(torch.autograd.grad(surrogate, parameters), expected, strict=True):
         torch.testing.assert_close(got, want, atol=2e-7, rtol=1e-6)
 
