@@ -13,7 +13,7 @@ help:
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
-	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; an hour)"
+	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff and mypy"

@@ -1,6 +1,6 @@
 """Mutation testing of the modules whose arithmetic everything else trusts; what came of it is in `mutants.md`.
 
-    make mutants                                           every mutant of every module (about an hour)
+    make mutants                                           every mutant of every module (three hours)
     python tests/mutants.py gramian/sogram.py --sample 50  some of one
 
 The changes are mutmut's own operators. mutmut itself passes over every decorated function, and so over every
