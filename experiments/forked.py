@@ -7,14 +7,18 @@ memory what another left there.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import connection
 from pathlib import Path
+
+import torch
 
 # Elsewhere there is no fork, or none that the system's libraries stand: each process imports for itself.
 _PROCESSES = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
@@ -29,39 +33,47 @@ _IMPORTED = [
 ]
 if sys.platform == "linux":
     _PROCESSES.set_forkserver_preload(_IMPORTED)
-_STARTING = threading.Lock()
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+_LOCK = threading.Lock()  # on the environment, and on looking whether processes have ended
 
 
 def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
     """Run a module as the main program, on one thread, in this folder and environment; print nothing.
+
+    Several threads may call this at once.
 
     Returns:
         The exit code, negative where a signal ended it, and what it wrote to standard error.
     """
     with tempfile.TemporaryDirectory() as folder:
         errors = Path(folder) / "stderr"
-        target = (module, list(arguments), Path.cwd(), {**os.environ, **_ONE_THREAD}, errors)
-        process = _PROCESSES.Process(target=_run, args=target)
-        _start(process)
-        process.join()
+        with _LOCK:
+            environment = {**os.environ, **_ONE_THREAD}
+            target = (module, list(arguments), Path.cwd(), environment, errors)
+            process = _PROCESSES.Process(target=_run, args=target)
+            with _one_thread():
+                process.start()
+        connection.wait([process.sentinel])
+        # `start` looks after all other processes, and the server tells how one ended only once.
+        with _LOCK:
+            process.join()
         said = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
-    return process.exitcode or 0, said
+    assert process.exitcode is not None  # it has been joined
+    return process.exitcode, said
 
 
-_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-
-def _start(process: multiprocessing.process.BaseProcess) -> None:
-    """Start it; libraries that count their threads when they are loaded, here or in the server, have one."""
-    with _STARTING:
-        before = os.environ.get("OMP_NUM_THREADS")
-        os.environ.update(_ONE_THREAD)
-        try:
-            process.start()
-        finally:
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """What is started now has one thread: libraries count theirs when they are loaded, here by the server."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        if before is None:
             del os.environ["OMP_NUM_THREADS"]
-            if before is not None:
-                os.environ["OMP_NUM_THREADS"] = before
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
 
 
 def _run(
@@ -77,5 +89,6 @@ def _run(
     os.environ.update(environment)
     searched = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = dict.fromkeys([str(folder), *filter(None, searched), *sys.path])
+    torch.set_num_threads(1)  # where another part of the program had started the server
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -117,21 +117,14 @@ def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forec
     return f"about {in_words(together(left, cores))} left"
 
 
-def gramrun(arguments: Sequence[str], *, threads: int | None = None, quiet: bool = True) -> None:
-    """Run one gramrun command, on as many threads as it likes or as many as given; print nothing if `quiet`.
+def gramrun(arguments: Sequence[str], *, quiet: bool = True) -> None:
+    """Run one gramrun command, on as many threads as it likes; print nothing if `quiet`.
 
     Raises:
         RunError: when it fails, with its own message.
     """
-    environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
     done = subprocess.run(
-        [sys.executable, "-m", "gramrun", *arguments],
-        env=environment,
-        capture_output=quiet,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "gramrun", *arguments], capture_output=quiet, text=True, check=False
     )
     _check("gramrun", arguments, done.returncode, done.stderr if quiet else None)
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,13 @@ def test_the_number_of_threads_stays_this_processs_own(here, monkeypatch):
 )
 def test_how_it_ended(here, how, code, said):
     assert run_module("ends", [how]) == (code, said)
+
+
+def test_from_several_threads_none_takes_the_end_of_anothers_process(here):
+    """Starting a process looks after the others, and how one ended can be read only once."""
+    with ThreadPoolExecutor(6) as pool:
+        ends = list(pool.map(lambda i: run_module("ends", ["three" if i % 5 == 0 else "well"]), range(150)))
+    assert ends == [(3, "") if i % 5 == 0 else (0, "") for i in range(150)]
 
 
 def test_a_run_has_the_bits_and_the_command_of_python_m_gramrun(tmp_path, corpus_path):
