@@ -231,8 +231,10 @@ def _trajectory(path: Path) -> pd.DataFrame:
         steps = own["step"].to_numpy()
         # The bound is summed over every step, also those between measured ones.
         whole = steps.dtype.kind in "iu" and steps[0] == 1 and (np.diff(steps) > 0).all()
-        if not whole or steps[-1] > _MOST_STEPS:
+        if not whole:
             raise InputError(f"{file}: damaged (step); {REMEDY}")
+        if steps[-1] > _MOST_STEPS:
+            raise InputError(f"{file}: ends at step {steps[-1]:,}; at most {_MOST_STEPS:,} can be drawn")
     if frame.loc[frame["step"] > 1, "drift"].isna().any():
         raise InputError(f"{path}: the drift was not measured; start it anew with gram_error.drift: true")
     return frame

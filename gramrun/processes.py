@@ -162,7 +162,7 @@ def _others_at_work() -> Iterator[None]:
 
 def started_together() -> bool:
     """Whether torchrun, or another launcher with its environment variables, has started several processes."""
-    return "RANK" in os.environ and process_count() > 1
+    return "RANK" in os.environ and process_count() > 1 and environment_number("RANK", 0) >= 0
 
 
 @contextlib.contextmanager

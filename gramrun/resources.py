@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import psutil
 import torch
 
 from gramrun.caches import cache_bytes, check_caches
-from gramrun.config import RunConfig
+from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import PreparedCorpus
 from gramrun.device_memory import device_memory
 from gramrun.models import check_fits, choose_device
@@ -61,8 +61,15 @@ def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"raw data: GRAMRUN_RAW is {facts['gramrun_raw'] or 'not set'}; data/raw {folder}"
 
 
-def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> dict[str, Any]:
+def estimate_resources(
+    config: RunConfig, corpus: PreparedCorpus, watching: Sequence[EstimatorSection] = ()
+) -> dict[str, Any]:
     """Sizes, steps and memory of a run, without training it.
+
+    Args:
+        config: of the run.
+        corpus: the prepared corpus.
+        watching: the estimators that `gramrun gram-error` would make beside; none of `gramrun train`.
 
     Returns:
         A JSON-ready record: ``corpus`` (name, left_items, right_items, train_pairs), ``steps``,
@@ -74,11 +81,11 @@ def estimate_resources(config: RunConfig, corpus: PreparedCorpus) -> dict[str, A
         ConfigError: when the configuration does not fit the corpus, or its caches nowhere.
         InputError: when the prior does not fit the corpus.
     """
-    check_fits(config, corpus, config.gram_error.estimators)
+    check_fits(config, corpus, watching)
     sizes = corpus.manifest["corpus"]
     steps = config.train.total_steps(len(corpus.train))
     companions = companion_dim(config, corpus)
-    sections = [config.estimator, *config.gram_error.estimators]
+    sections = [config.estimator, *watching]
     check_caches(config, sections, corpus, companions)
     caches, mapped, watched, watched_mapped = (
         sum(cache_bytes(config, s, corpus, companions) for s in group if bool(s.cache_folder) == is_mapped)

@@ -136,7 +136,7 @@ def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> PreparedC
             "it again"
         )
     corpus = open_corpus(folder)
-    check_same_data(run, corpus.content_hash, folder)
+    check_same_data(run, corpus.content_hash, moved_to)
     return corpus
 
 
@@ -146,7 +146,7 @@ def check_same_data(run: Run | BaselineRun, data_hash: str, folder: Path | None 
     Args:
         run: the run.
         data_hash: the corpus's.
-        folder: where the corpus lies, for the message; by default where the run found it.
+        folder: where the user says that it lies; by default it is where the run found it.
 
     Raises:
         InputError: when the corpus is another.
@@ -154,7 +154,7 @@ def check_same_data(run: Run | BaselineRun, data_hash: str, folder: Path | None 
     if run.field("data_hash") != data_hash:
         raise InputError(
             f"{folder or run.config.data.path}: holds another corpus than the one {run.path} was started on; "
-            "prepare that one again, or start a new run"
+            + ("name the right one with --data" if folder else "prepare that one again, or start a new run")
         )
 
 

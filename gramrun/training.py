@@ -268,16 +268,18 @@ class Trainer:
             self.learner.load_state_dict(state["optimizer"])
             self.left_estimator.load_state_dict(state["left_estimator"])
             self.right_estimator.load_state_dict(state["right_estimator"])
-            self.previous = self._last_batch(state["previous"])
+            self.previous = self._last_batch(state["previous"], int(state["step"]))
             self.step = int(state["step"])
             self.train_seconds = float(state["train_seconds"])
         except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             raise InputError(f"the checkpoint belongs to another model or method: {misfit(error)}") from None
 
-    def _last_batch(self, saved: Any) -> tuple[Tensor, Tensor] | None:
-        """The embeddings of the gradient batch before, on this device; ValueError where they are none."""
-        if saved is None or self.config.estimator.batch != "previous":
+    def _last_batch(self, saved: Any, step: int) -> tuple[Tensor, Tensor] | None:
+        """The embeddings of step's gradient batch, on this device; ValueError where they are none."""
+        if self.config.estimator.batch != "previous" or (saved is None and step == 0):
             return None
+        if saved is None:
+            raise ValueError("its last batch is missing")
         shape = (self.config.train.batch_size, self.config.model.embedding_dim)
         left, right = saved
         if not all(isinstance(rows, Tensor) and rows.shape == shape for rows in (left, right)):

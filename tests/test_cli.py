@@ -335,6 +335,24 @@ def test_a_number_of_processes_that_is_none(command, gramrun, monkeypatch):
     )
 
 
+def test_a_rank_that_is_no_number(gramrun, monkeypatch, corpus_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "first")
+    for command in (["train", "--config", CONFIG, "--set", f"data.path={corpus_path}"], ["evaluate", "run"]):
+        code, _, err = gramrun(*command)
+        assert (code, "the environment variable RANK is 'first', which is no number" in err) == (2, True), err
+
+
+def test_a_rehearsal_asks_no_more_than_training(gramrun, corpus_path):
+    """An estimator that would watch a trajectory with a batch beyond the corpus; doctor speaks for gram-error too."""
+    watching = ["--set", "gram_error.estimators=[{name: sampling, gramian_batch_size: 99999}]"]
+    line = ["--config", CONFIG, "--set", f"data.path={corpus_path}", *SMALL, *watching]
+    code, out, err = gramrun("train", *line, "--dry-run")
+    assert (code, "dry run: nothing written" in out) == (0, True), err
+    code, _, err = gramrun("doctor", *line)
+    assert (code, "gram_error.estimators.0.gramian_batch_size is 99999" in err) == (2, True), err
+
+
 def test_the_program_itself_ends_in_one_line_then(tmp_path):
     answer = shell("-m", "gramrun", "doctor", env={**os.environ, "WORLD_SIZE": "all"}, cwd=tmp_path)
     assert (answer.returncode, answer.stderr.count("\n")) == (2, 1), answer.stderr

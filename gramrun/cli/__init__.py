@@ -24,7 +24,7 @@ import typer
 from gramrun.cli import data, results, training
 from gramrun.errors import EXIT_FAILED, GramrunError, InputError, one_line
 from gramrun.interruption import Interrupted
-from gramrun.launched import process_count
+from gramrun.launched import environment_number, process_count
 
 app = typer.Typer(
     name="gramrun",
@@ -62,7 +62,7 @@ def _options(
 ) -> None:
     """The options that stand before a command; `_fail` looks for --debug itself."""
     if process_count() > 1 and context.invoked_subcommand != "train":
-        if os.environ.get("RANK", "0") != "0":
+        if environment_number("RANK", 0) != 0:
             raise typer.Exit(InputError.exit_code)  # the first process says why
         raise InputError(f"gramrun {context.invoked_subcommand} is for one process; leave torchrun out")
 

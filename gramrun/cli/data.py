@@ -106,7 +106,7 @@ def _diagnose(config: Path, settings: list[str], *, quiet: bool) -> dict[str, An
 
     resolved = load_config(RunConfig, config, settings)
     corpus = open_corpus(resolved.data.path)
-    needed = resources.estimate_resources(resolved, corpus)
+    needed = resources.estimate_resources(resolved, corpus, resolved.gram_error.estimators)
     if not quiet:
         typer.echo("\n".join(resources.describe_resources(needed)))
     check_memory(resolved, corpus)

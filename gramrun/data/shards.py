@@ -258,11 +258,22 @@ def open_corpus(folder: Path) -> PreparedCorpus:
     manifest = read_manifest(folder)
     try:
         verify(folder, manifest)
-        return _mapped(folder, manifest)
-    finally:
-        # Folders are replaced whole: with this manifest there still, no array was of another corpus.
-        if read_manifest(folder) != manifest:
-            raise InputError(f"{folder}: was replaced while it was read; give the command again") from None
+        corpus = _mapped(folder, manifest)
+    except InputError:
+        _check_is_there_still(folder, manifest)
+        raise
+    _check_is_there_still(folder, manifest)
+    return corpus
+
+
+def _check_is_there_still(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Folders are replaced whole: with this manifest there still, no file was of another corpus."""
+    try:
+        unchanged = read_manifest(folder) == manifest
+    except InputError:  # between two names
+        unchanged = False
+    if not unchanged:
+        raise InputError(f"{folder}: was replaced while it was read; give the command again") from None
 
 
 def _mapped(folder: Path, manifest: Mapping[str, Any]) -> PreparedCorpus:

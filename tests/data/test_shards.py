@@ -181,6 +181,31 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_read_half(tmp_path, m
     assert len(shards.open_corpus(tmp_path / "c").train) > 0
 
 
+def test_a_folder_that_is_between_two_names_was_replaced(tmp_path, monkeypatch):
+    write(tmp_path / "c")
+    check = shards.check_pairs
+
+    def away(*arguments):
+        check(*arguments)
+        (tmp_path / "c").rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(shards, "check_pairs", away)
+    with pytest.raises(InputError, match="/c: was replaced while it was read"):
+        shards.open_corpus(tmp_path / "c")
+
+
+def test_an_interrupt_stays_one_though_the_folder_is_replaced(tmp_path, monkeypatch):
+    write(tmp_path / "c")
+
+    def interrupted(*arguments):
+        write(tmp_path / "c", split_seed=1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shards, "check_pairs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shards.open_corpus(tmp_path / "c")
+
+
 def test_new_file_keeps_the_old_one_on_failure(tmp_path):
     file = tmp_path / "x.json"
     file.write_text("old")
