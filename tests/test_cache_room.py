@@ -100,7 +100,7 @@ def test_a_refused_watch_leaves_nothing(gramrun, corpus_path, tmp_path):
     [
         ("train.prior={name: svd, rank: 500}", "train.prior.rank is 500"),
         ("train.prior={name: file, path: absent.npz}", "absent.npz"),
-        ("gram_error.estimators=[{name: sagram, cache_folder: /absent}]", "/absent is no folder"),
+        ("estimator={name: sagram, cache_folder: /absent}", "/absent is no folder"),
     ],
 )
 def test_a_dry_run_refuses_what_the_run_would(gramrun, corpus_path, setting, message):
@@ -109,6 +109,15 @@ def test_a_dry_run_refuses_what_the_run_would(gramrun, corpus_path, setting, mes
     code, _, error = gramrun("train", "--config", config, *settings, "--dry-run")
     assert code == 2
     assert message in error
+
+
+def test_doctor_refuses_what_gram_error_would_and_a_rehearsal_of_training_does_not(gramrun, corpus_path):
+    config = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
+    watching = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
+    line = ("--config", config, "--set", f"data.path={corpus_path}", "--set", watching)
+    code, _, error = gramrun("doctor", *line)
+    assert (code, "/absent is no folder" in error) == (2, True)
+    assert gramrun("train", *line, "--dry-run")[0] == 0
 
 
 def test_checkpoints_that_will_not_fit_are_refused_before_the_first_step(
