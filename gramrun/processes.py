@@ -161,8 +161,15 @@ def _others_at_work() -> Iterator[None]:
 
 
 def started_together() -> bool:
-    """Whether torchrun, or another launcher with its environment variables, has started several processes."""
-    return "RANK" in os.environ and process_count() > 1 and environment_number("RANK", 0) >= 0
+    """Whether torchrun, or another launcher with its environment variables, has started several processes.
+
+    Raises:
+        InputError: when its variables hold no numbers.
+    """
+    if "RANK" not in os.environ or process_count() <= 1:
+        return False
+    environment_number("RANK", 0)  # torch would refuse it in Python's words
+    return True
 
 
 @contextlib.contextmanager
