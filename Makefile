@@ -16,7 +16,7 @@ help:
 	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
 	@echo "make bench       timings, interleaved, in results/bench/"
-	@echo "make lint        ruff and mypy"
+	@echo "make lint        ruff, mypy and the arrows between rooms"
 	@echo "make dist        a wheel and a source distribution in dist/"
 
 # bin/pip is the last thing that venv writes, so an interrupted one is made again.
@@ -87,6 +87,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

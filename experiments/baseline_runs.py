@@ -11,8 +11,8 @@ from experiments import rankings
 from experiments.plans import Plan, run_task
 from experiments.rankings import Method
 from experiments.tasks import Task
-from gramrun import run_directory
-from gramrun.files import read_json
+from gramrun.base.files import read_json
+from gramrun.runs import directory as run_directory
 
 UNSEEDED = ("popularity",)  # configs of methods that draw nothing
 PACKAGES = {"implicit-als": "implicit"}  # configs of methods that need one, which may not be installed

@@ -12,7 +12,7 @@ from typing import Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gramrun.errors import InputError
+from gramrun.base.errors import InputError
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
 Measure = Literal[

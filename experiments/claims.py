@@ -35,7 +35,7 @@ from experiments.claim_commands import command
 from experiments.claim_schema import Claim, exactly, load_claims, number
 from experiments.claim_values import Values, compare, estimate
 from experiments.sections import Section, Seeds
-from gramrun.files import read_json, write_json
+from gramrun.base.files import read_json, write_json
 
 __all__ = ["Claim", "Outcome", "Verdict", "gather", "judge", "load_claims", "rejudge", "write_verdicts"]
 

@@ -20,8 +20,9 @@ from scipy import stats
 
 from experiments.scheduling import gramrun, run_all
 from experiments.tasks import Task
-from gramrun import run_directory, runs
-from gramrun.files import read_json, write_text
+from gramrun.base.files import read_json, write_text
+from gramrun.runs import directory as run_directory
+from gramrun.runs import lifecycle as runs
 
 COMPARISONS = Path(__file__).with_name("comparisons")
 

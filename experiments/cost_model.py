@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from experiments.step_time import products
+from gramrun.base.files import read_json
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import PreparedCorpus
-from gramrun.files import read_json
 
 BENCH = Path(__file__).parents[1] / "results" / "reference" / "bench"
 _BENCH_NUMBERS = {"pages": 3072 * 2 * (3 * 50 + 256 + 64), "linear": 3072 * 4 * 35}

@@ -22,13 +22,13 @@ import pandas as pd
 import torch
 
 from experiments.scheduling import gramrun
+from gramrun.base.files import write_text
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.evaluation import evaluate_embeddings
-from gramrun.files import write_text
-from gramrun.models import embed_all
-from gramrun.training import Trainer
+from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.model.build import embed_all
+from gramrun.training.trainer import Trainer
 
 DENSE_RATES = (1e-12, 5e-4, 5e-3, 5e-2)
 SEEDS = (0, 1, 2)

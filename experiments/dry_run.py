@@ -2,10 +2,10 @@
 
 Corpora that are prepared are read; the paper's are known by their sizes (`experiments.paper_corpora`).
 Time is that of like runs that have finished (`experiments.forecast`), else of the model of committed timings
-(`experiments.cost_model`). Memory is `gramrun.peak_memory`'s peak of one process. Disk is that of checkpoints
-(parameters, optimizer, caches): of every run those that it keeps when it is finished, which is none of
-``gram-error``, and while it is under way also the others and the one being written; of shards; and of the raw
-files of the paper's corpora.
+(`experiments.cost_model`). Memory is `gramrun.training.host_memory`'s peak of one process. Disk is that of
+checkpoints (parameters, optimizer, caches): of every run those that it keeps when it is finished, which is
+none of ``gram-error``, and while it is under way also the others and the one being written; of shards; and
+of the raw files of the paper's corpora.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from experiments.forecast import Forecast, together
 from experiments.paper_corpora import PAPER, RAW_BYTES, stand_in
 from experiments.plans import Plan
 from experiments.tasks import Job, Script, Task, state_of
-from gramrun.caches import cache_bytes
+from gramrun.base.capacity import available_disk, in_words, size_text
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.objectives import companion_dim
-from gramrun.peak_memory import STATE_FLOATS, peak_memory
-from gramrun.room import available_disk, in_words, size_text
+from gramrun.training.caches import cache_bytes
+from gramrun.training.host_memory import STATE_FLOATS, peak_memory
+from gramrun.training.objective import companion_dim
 
 _DOWNLOAD = 5_000_000  # bytes a second over one connection, a guess
 

@@ -30,14 +30,14 @@ import torch
 from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.timing import RESULTS, measure, table
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data import shards
 from gramrun.data.shards import PreparedCorpus
-from gramrun.files import write_json, write_text
 from gramrun.gramian.sagram import SAGram
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 REFERENCE = "sampling"
 ESTIMATORS = {

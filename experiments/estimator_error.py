@@ -22,9 +22,9 @@ import yaml
 from experiments.comparison import origin, scalar
 from experiments.scheduling import gramrun, run_all
 from experiments.tasks import Task
-from gramrun import figures, plotting
+from gramrun.base.files import write_text
 from gramrun.config import EstimatorSection
-from gramrun.files import write_text
+from gramrun.runs import figures, plotting
 
 SEARCH = Path(__file__).with_suffix(".yaml")
 TAIL = 0.2  # the last part of the trajectory, over which errors are averaged

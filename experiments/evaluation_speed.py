@@ -3,12 +3,12 @@
     python -m experiments.evaluation_speed [--run RUN [--data DIR]] [--rounds 5] [--rows 85000]
 
 Without a run, embeddings are made up: 85,000 items a side, k = 64, once with normal entries and once with
-norms that fall as Zipf's law has popularity fall, which loosens the bound that `gramrun.negatives` relies
-on. Each left item has six relevant items, two of them among its best, and fifty that are excluded. A run's
-embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared corpus,
-if that has moved. The bare product writes to memory that it keeps, in the same chunks of 256 left items,
-and its ``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new random
-order; reported are the ratios within a round.
+norms that fall as Zipf's law has popularity fall, which loosens the bound that `gramrun.evaluation.top_k`
+relies on. Each left item has six relevant items, two of them among its best, and fifty that are excluded. A
+run's embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared
+corpus, if that has moved. The bare product writes to memory that it keeps, in the same chunks of 256 left
+items, and its ``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new
+random order; reported are the ratios within a round.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from torch import Tensor
 
 from experiments import timing
 from experiments.timing import RESULTS
-from gramrun import checkpoints, negatives, ranking, runs
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation import ranking_task
-from gramrun.files import write_json, write_text
-from gramrun.models import embed_all, make_model
-from gramrun.negatives import Negatives
-from gramrun.provenance import provenance
-from gramrun.ranking import Ints, Relevant, Sets
+from gramrun.evaluation import ranking
+from gramrun.evaluation import top_k as negatives
+from gramrun.evaluation.protocol import ranking_task
+from gramrun.evaluation.ranking import Ints, Relevant, Sets
+from gramrun.evaluation.top_k import Negatives
+from gramrun.model.build import embed_all, make_model
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
 BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gramrun import checkpoints, runs
+from gramrun.base.files import read_json, write_json
 from gramrun.data.shards import open_corpus
-from gramrun.files import read_json, write_json
 from gramrun.gramian.exact import relative_error
-from gramrun.training import Trainer
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+from gramrun.training.trainer import Trainer
 
 GRAMIANS = "gramians.json"
 

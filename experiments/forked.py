@@ -24,9 +24,9 @@ import torch
 _PROCESSES = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 _IMPORTED = [
     "gramrun.cli.training",
-    "gramrun.fitting",
-    "gramrun.gram_error",
-    "gramrun.baseline",
+    "gramrun.training.loop",
+    "gramrun.training.gram_error",
+    "gramrun.evaluation.baseline_run",
     "torch._dynamo",  # which torch.optim imports when it is called
     "experiments.dry_run",  # and all that experiments.reproduce imports, since multiprocessing
     "experiments.section_files",  # executes its parent's main module in every child

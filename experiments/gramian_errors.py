@@ -8,8 +8,8 @@ from experiments.datasets import DATASETS
 from experiments.plans import Plan
 from experiments.sections import Seeds, spread
 from experiments.tasks import Task
-from gramrun import figures
 from gramrun.data.shards import read_manifest
+from gramrun.runs import figures
 
 LATE = 0.2  # the last part of a trajectory: what "late" is the mean over
 EARLY = 0.1  # and the first

@@ -28,12 +28,12 @@ import torch
 
 from experiments.pages import pages_corpus
 from experiments.timing import RESULTS, apart, measure, table
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 SIZES = {
     "85K": {"pages": 85_000, "links": 4_600_000, "ngrams": 8_300, "categories": 6_100},

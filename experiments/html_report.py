@@ -23,8 +23,8 @@ from experiments.claims import Outcome
 from experiments.rendering import Report
 from experiments.run_records import RunRecord, common_lines
 from experiments.sections import Figure, Section, Table
-from gramrun.errors import InputError
-from gramrun.files import write_text
+from gramrun.base.errors import InputError
+from gramrun.base.files import write_text
 
 HERE = Path(__file__).parent
 SVG = "http://www.w3.org/2000/svg"

@@ -9,23 +9,23 @@ For linear towers over ids alone, every item has a vector of its own, and the pa
 
     F(U, V) = (1/n) sum_i (⟨u_i, v_i⟩ − s_i)² + λ (⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩)
 
-(equations 2 and 5, Appendix C) is what `gramrun.baselines.exact_als` minimises without a learning rate, a
-batch or an estimate. F is not convex, but here every start ends at the same value F*, which this experiment
-checks. Proposition 1 says that training with unbiased estimates follows F's gradient on average (the
-surrogate is linear in Ĝ: its noise is noise in the gradient, and no regularisation), and Adagrad's falling
-step size averages the noise away; biases that vanish as the model comes to rest (SOGram's lag, SAG's old
-caches) do no harm at the end, if it comes to rest. So every estimator must end at F*; a wrong weight, factor
-or sign anywhere between the corpus and the optimizer ends elsewhere.
+(equations 2 and 5, Appendix C) is what `gramrun.evaluation.baselines.exact_als` minimises without a learning
+rate, a batch or an estimate. F is not convex, but here every start ends at the same value F*, which this
+experiment checks. Proposition 1 says that training with unbiased estimates follows F's gradient on average
+(the surrogate is linear in Ĝ: its noise is noise in the gradient, and no regularisation), and Adagrad's
+falling step size averages the noise away; biases that vanish as the model comes to rest (SOGram's lag, SAG's
+old caches) do no harm at the end, if it comes to rest. So every estimator must end at F*; a wrong weight,
+factor or sign anywhere between the corpus and the optimizer ends elsewhere.
 
 Rest is not for granted. An average over 1/α steps is wrong in one direction for as long, and where gravity is
 strong and the model follows it, the two chase one another: the last setting (λ = 10) shows what that costs
 SOGram and the control variate, whose errors against a trajectory driven by others are small.
 
 F is a minimum, so small mistakes cost only to second order in it and may stay below 1 %. The gradient at the
-optimum is of first order in them, and a test (`tests/test_known_optimum.py`) holds it to 0. One mistake is
-invisible to F altogether: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² + ‖G_v‖²), and over all
-(A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is ⟨G_u, G_v⟩.
-The test finds it by the gradient at other representatives of the optimum.
+optimum is of first order in them, and a test (`tests/experiments/test_known_optimum.py`) holds it to 0. One
+mistake is invisible to F altogether: Ĝ_u and Ĝ_v exchanged. That descends f + λ/2 (‖G_u‖² + ‖G_v‖²), and
+over all (A u, A⁻ᵀ v), which leave scores and ⟨G_u, G_v⟩ as they are, the least of ½ (‖G_u‖² + ‖G_v‖²) is
+⟨G_u, G_v⟩. The test finds it by the gradient at other representatives of the optimum.
 
 What delays a run. F has saddles a little above F*, which ALS needs many sweeps to leave. Adagrad, whose steps
 only shrink, may wait there for long, under the exact Gramian as under others; a small k, initial vectors of
@@ -50,18 +50,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramrun.baseline import exact_als_problem
-from gramrun.baselines import exact_als
+from gramrun.base.files import write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import BaselineSection, RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
 from gramrun.data.corpus import Corpus, Side
 from gramrun.data.shards import PreparedCorpus
-from gramrun.files import write_text
-from gramrun.models import embed_all
-from gramrun.priors import make_prior
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.evaluation.baseline_run import exact_als_problem
+from gramrun.evaluation.baselines import exact_als
+from gramrun.model.build import embed_all
+from gramrun.training.priors import make_prior
+from gramrun.training.trainer import Trainer
 
 RESULTS = Path("results") / "known_optimum"
 REACHED = 0.01  # excess that counts as having arrived

@@ -22,14 +22,14 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.scheduling import gramrun
+from gramrun.base.files import write_text
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.evaluation import evaluate_embeddings
-from gramrun.files import write_text
+from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.gramian.exact import relative_error
-from gramrun.models import embed_all
-from gramrun.training import Trainer
+from gramrun.model.build import embed_all
+from gramrun.training.trainer import Trainer
 
 DRIVERS = {
     "exact Gramian": ("estimator.name=exact",),

@@ -2,10 +2,10 @@
 
     python -m experiments.many_items            the tables of docs/many-items.md
 
-Sizes follow from the shapes, by the functions here; `tests/test_many_items.py` holds them against a real
-model and a real step, and `experiments.split_tables` against a prototype. With V rows of width w in all
-tables, float32, Adagrad, N processes, batches B' and B, L feature values an item, z inputs of both towers
-(features · w), a = (N − 1)/N, the part that is elsewhere:
+Sizes follow from the shapes, by the functions here; `tests/experiments/test_many_items.py` holds them
+against a real model and a real step, and `experiments.split_tables` against a prototype. With V rows of
+width w in all tables, float32, Adagrad, N processes, batches B' and B, L feature values an item, z inputs of
+both towers (features · w), a = (N − 1)/N, the part that is elsewhere:
 
     replicas        memory   8 V w in every process: a row and its accumulator
                     traffic  a · 4 B' z, the gradients of both sides' bags, and

@@ -142,7 +142,7 @@ def file_bytes(sizes: CorpusSizes) -> dict[str, int]:
 
 
 def stand_in(name: str, sizes: CorpusSizes) -> PreparedCorpus:
-    """A corpus without contents, for what reads its sizes only: `gramrun.peak_memory` and `total_steps`."""
+    """A corpus without contents, for what reads its sizes only."""
     nothing = np.zeros(0, dtype=np.int32)
 
     def side(items: int, features: tuple[FeatureSize, ...]) -> Side:

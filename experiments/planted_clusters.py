@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.config import EvaluationSection
 from gramrun.data import shards, split
 from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.shards import PreparedCorpus
-from gramrun.evaluation import measure, ranking_task
+from gramrun.evaluation.protocol import measure, ranking_task
 
 VALIDATION_FRACTION = 0.1  # as of the paper's Wikipedias
 TUNING_FRACTION = 0.1

@@ -33,9 +33,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.timing import RESULTS
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.data.wikipedia.planted import SIZES, PlantedWiki, write_tables
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
 
 TABLES = Path("data/raw/planted")
 GENERATIONS = ("2016", "2026")
@@ -52,7 +52,7 @@ WIKIS = {
 _TWICE = """
 import sys, time
 from pathlib import Path
-from gramrun.preparation import prepare_corpus
+from gramrun.data.preparation import prepare_corpus
 warm, tables, output = map(Path, sys.argv[1:])
 prepare_corpus("wikipedia-sql", output, warm, [], force=True)
 started = time.perf_counter()

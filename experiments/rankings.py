@@ -22,12 +22,13 @@ from tqdm import tqdm
 from experiments.plans import Plan
 from experiments.sections import Seeds, interval, spread
 from experiments.tasks import Task
-from gramrun import run_directory, runs
+from gramrun.base.files import read_json
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation import evaluate_run
-from gramrun.files import read_json
+from gramrun.evaluation.protocol import evaluate_run
+from gramrun.runs import directory as run_directory
+from gramrun.runs import lifecycle as runs
 
 SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve

@@ -19,7 +19,7 @@ from experiments.claim_tables import Untested
 from experiments.claims import Verdict
 from experiments.run_records import RunRecord, common_lines, read_record
 from experiments.sections import Section
-from gramrun.files import write_json, write_text
+from gramrun.base.files import write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Report:
         folder: where it is written; each section's files are in a folder of its name there.
         sections: in the order of reading.
         verdicts: of `experiments.claims.judge`.
-        provenance: of `gramrun.provenance.provenance`, of the machine that wrote the report.
-        created: when, as `gramrun.provenance.now` tells it.
+        provenance: of `gramrun.base.provenance.provenance`, of the machine that wrote the report.
+        created: when, as `gramrun.base.provenance.now` tells it.
         absent: corpora that could not be had, and why.
     """
 

@@ -33,11 +33,11 @@ from experiments.scheduling import RunsFailed, run_all
 from experiments.section_files import write_tables
 from experiments.sections import Section
 from experiments.tasks import Job, failure_of, state_of
+from gramrun.base.capacity import in_words
+from gramrun.base.errors import GramrunError, InputError, RunError
+from gramrun.base.locks import locked
+from gramrun.base.provenance import now, provenance
 from gramrun.data.shards import MANIFEST
-from gramrun.errors import GramrunError, InputError, RunError
-from gramrun.locks import locked
-from gramrun.provenance import now, provenance
-from gramrun.room import in_words
 
 _SECONDS_FOR_A_REPORT = 600.0  # which another process may be writing
 

@@ -2,10 +2,12 @@
 
     python -m experiments.resume_cost [--rounds 15]
 
-save     `gramrun.checkpoints.save`, which checks the parameters, syncs the records, writes under a temporary
+save     `gramrun.runs.checkpoints.save`, which checks the parameters, syncs the records, writes under a
+temporary
          name, syncs, renames, syncs the folder and deletes the last but two, beside what keeps one as plainly
          as can be: ``torch.save`` to a new file, one fsync, and the file before deleted
-restore  `gramrun.checkpoints.restore`, which verifies every byte's checksum first, beside ``torch.load`` and
+restore  `gramrun.runs.checkpoints.restore`, which verifies every byte's checksum first, beside
+``torch.load`` and
          ``load_state_dict``, which verify none
 
 A round does all four, in a new random order, after one more step of training; what is reported are the ratios
@@ -27,13 +29,14 @@ import torch
 
 from experiments.scheduling import gramrun
 from experiments.timing import RESULTS
-from gramrun import checkpoints, runs
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+from gramrun.training.trainer import Trainer
 
 CONFIGS = Path("configs") / "wikipedia-simple"
 METHODS = ("sogram", "sagram", "paper-sogram", "paper-sagram")

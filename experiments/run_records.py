@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from gramrun import run_directory
-from gramrun.files import read_json
+from gramrun.base.files import read_json
+from gramrun.runs import directory as run_directory
 
 SHORT = 12  # hex digits that are shown of a hash; the manifests have them all
 

@@ -20,10 +20,10 @@ from tqdm import tqdm
 from experiments.forecast import Forecast, together
 from experiments.forked import run_module
 from experiments.tasks import Job, Script, Task, remember_failure, state_of
-from gramrun.errors import RunError
-from gramrun.files import write_json
-from gramrun.provenance import provenance
-from gramrun.room import in_words
+from gramrun.base.capacity import in_words
+from gramrun.base.errors import RunError
+from gramrun.base.files import write_json
+from gramrun.base.provenance import provenance
 
 _REFRESH = 5  # seconds between two looks at the clock
 _FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}

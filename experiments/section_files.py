@@ -8,8 +8,8 @@ from matplotlib.figure import Figure as Drawing
 
 from experiments.plans import Plan
 from experiments.sections import Figure, Section
-from gramrun import figures, plotting
-from gramrun.files import write_text
+from gramrun.base.files import write_text
+from gramrun.runs import figures, plotting
 
 
 def write_figure(plan: Plan, drawing: Drawing, name: str, caption: str) -> Figure:

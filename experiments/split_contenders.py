@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from experiments.many_items import Workload
 from experiments.split_step import Bags, CountedProcesses, Sides, SplitStep, TableShare
-from gramrun.files import write_json
+from gramrun.base.files import write_json
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.learners import BatchItems

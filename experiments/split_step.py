@@ -2,7 +2,7 @@
 
 `gramrun train` does not run this; it keeps a replica of every table in each process. This is the step that
 would take over where the tables outgrow one device, written to be measured (`experiments.split_tables`) and
-to be held against the real step (`tests/test_split_tables.py`).
+to be held against the real step (`tests/experiments/test_split_tables.py`).
 
 All tables are stacked into one of V rows. With N processes, row r lies on process r mod N, its owner, as its
 row r // N. A process has its part of the batches B' (gradients) and B (Gramians), and a step is
@@ -33,11 +33,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gramrun.base.processes import Processes
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.model import bags
 from gramrun.model.losses import squared_error
 from gramrun.model.towers import Tower
-from gramrun.processes import Processes
 
 
 @dataclass(frozen=True)

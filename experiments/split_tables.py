@@ -37,8 +37,8 @@ import torch.multiprocessing as multiprocessing
 from experiments.many_items import replica_traffic, split_traffic
 from experiments.split_contenders import EXCHANGES, PARTS, Case, Group, run_group
 from experiments.timing import RESULTS, table
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 
 MILLION = 10**6
 IN_SERIES = (

@@ -19,13 +19,13 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from gramrun.data.index_stream import IndexStream
 from gramrun.data.shards import PreparedCorpus
 from gramrun.gramian.population import Population
 from gramrun.model import bags, compiled_learner
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.towers import Tower
-from gramrun.streams import IndexStream
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 REST = "the rest: Python between the parts"
 

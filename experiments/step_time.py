@@ -38,12 +38,12 @@ from experiments.pages import pages_corpus
 from experiments.scheduling import gramrun
 from experiments.step_parts import account, distinct_items, parts_table
 from experiments.timing import RESULTS, apart, measure, ratio, table
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 BARE, PLAIN, COMPILED = "bare products", "plain PyTorch", "compiled"
 ENGINES = {

@@ -6,13 +6,14 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from gramrun import run_directory, runs
+from gramrun.base.errors import GramrunError, InputError
+from gramrun.base.files import read_json, write_json
+from gramrun.base.locks import locked
 from gramrun.config import BaselineConfig, RunConfig
-from gramrun.config_loading import config_hash, load_config
+from gramrun.config.loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
-from gramrun.errors import GramrunError, InputError
-from gramrun.files import read_json, write_json
-from gramrun.locks import locked
+from gramrun.runs import directory as run_directory
+from gramrun.runs import lifecycle as runs
 
 
 @dataclass(frozen=True)

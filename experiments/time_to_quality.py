@@ -26,14 +26,14 @@ from torch import Tensor
 
 from experiments.scheduling import gramrun
 from experiments.timing import RESULTS, apart
-from gramrun.baseline import implicit_als
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import PreparedCorpus, open_corpus
-from gramrun.evaluation import evaluate_embeddings
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
-from gramrun.training import Trainer
+from gramrun.evaluation.baseline_run import implicit_als
+from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.training.trainer import Trainer
 
 EVERY = 200  # steps between evaluations
 CONFIGS = Path("configs/movielens-1m")

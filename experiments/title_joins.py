@@ -30,14 +30,14 @@ from experiments.join_contenders import GRAMRUN, SPILLING, TASKS, THREADS, WAYS,
 from experiments.prepare_speed import TABLES
 from experiments.prepare_speed import WIKIS as MADE
 from experiments.timing import RESULTS
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.wikipedia.files import find_tables
 from gramrun.data.wikipedia.pages import read_pages, resolve_redirects
 from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
 from gramrun.data.wikipedia.records import ARTICLES, ByNumber, Wiki
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
 
 GENERATION = "2026"
 LITTLE_MEMORY = 12  # bytes for each row of pagelinks

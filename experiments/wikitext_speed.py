@@ -17,11 +17,11 @@ import mwparserfromhell
 import pandas as pd
 
 from experiments.timing import RESULTS
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
 from gramrun.data.titles import SiteInfo, parse_target
 from gramrun.data.wikitext import find_categories, find_links, raw_targets, searched
 from gramrun.data.xml_dump import read_pages
-from gramrun.files import write_json, write_text
-from gramrun.provenance import provenance
 
 REFERENCE = "mwparserfromhell"
 

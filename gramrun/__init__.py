@@ -14,16 +14,17 @@ arXiv:1807.07187). Where each item of the paper lives:
     Proposition 2              proof by enumeration                 tests/gramian/test_sagram.py
     Proposition 3              proof by enumeration                 tests/gramian/test_unbiasedness.py
     Proposition 5              proof by enumeration                 tests/gramian/test_sogram.py
-    Proposition 5              its bounds, measured                 gramrun.bounds
+    Proposition 5              its bounds, measured                 gramrun.gramian.bounds
     Section 4.1                the Wikipedia corpora                gramrun.data.wikipedia.corpus, .graph
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
-    Section 4.2, Appendix D    Gramian error on one trajectory      gramrun.gram_error, gramrun.trajectory
-    Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation, gramrun.ranking
+    Section 4.2, Appendix D    Gramian error on one trajectory      gramrun.training.gram_error, .trajectory
+    Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation.protocol, .ranking
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
-The command line is `gramrun.cli`; the training loop is `gramrun.training`. `gramrun.runs.load` gives what a
-run holds as pandas frames (`gramrun.results`), `gramrun.exporting` its embeddings as a file.
+The command line is `gramrun.cli`; the training loop is `gramrun.training.trainer`. `gramrun.runs.load` gives
+what a run holds as pandas frames (`gramrun.runs.frames`), `gramrun.evaluation.export` its embeddings as a
+file.
 """
 
 __version__ = "0.1.0"

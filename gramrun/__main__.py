@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from gramrun.interruption import Interrupted, interrupt_with_one_line
+from gramrun.base.interruption import Interrupted, interrupt_with_one_line
 
 
 def main() -> None:

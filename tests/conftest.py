@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from gramrun import cli
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
 
 # The first call of a compiled function takes as long as its compilation.

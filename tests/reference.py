@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from gramrun.baselines import exact_als
+from gramrun.evaluation.baselines import exact_als
 
 Vector = Sequence[float]
 
@@ -135,7 +135,7 @@ def batch_moments(
 
 
 def all_pairs_objective(problem: exact_als.Problem, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """F of `gramrun.baselines.exact_als`, with its second term as the double sum over all left and right items."""
+    """F of `gramrun.evaluation.baselines.exact_als`, with its second term as the double sum over all left and right items."""
     observed = zip(problem.pair_left.tolist(), problem.pair_right.tolist(), problem.target, strict=True)
     total = sum((torch.dot(left[x], right[y]) - s) ** 2 for x, y, s in observed) / len(problem.target)
     for x, u in enumerate(left):

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import torch
 
+from gramrun.base.errors import RunError
+from gramrun.base.processes import Processes, joined
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.errors import RunError
-from gramrun.fitting import check_replicas
-from gramrun.processes import Processes, joined
-from gramrun.training import Trainer
+from gramrun.training.loop import check_replicas
+from gramrun.training.trainer import Trainer
 
 
 def result(trainer: Trainer) -> dict:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
-from gramrun.config_loading import documented_keys
+from gramrun.config.loading import documented_keys
 
 PATH = Path(__file__).parents[1] / "configs" / "README.md"
 

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 PATH = Path(__file__).with_name("loss_trace.json")
 CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"

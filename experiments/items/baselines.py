@@ -20,7 +20,7 @@ from experiments.rankings import Method
 from experiments.section_files import write_figure
 from experiments.sections import Section, Seeds, Table, spread
 from experiments.tasks import Task, state_of
-from gramrun.plotting.points import points_figure
+from gramrun.runs.plotting.points import points_figure
 
 FLOOR = "popularity"
 QUICK = (

@@ -21,10 +21,10 @@ from experiments.plans import Plan
 from experiments.scheduling import Task
 from experiments.section_files import write_figure
 from experiments.sections import Section, Seeds, Table, interval, spread
-from gramrun import figures, plotting
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
-from gramrun.trajectory import CSV as TRAJECTORY
+from gramrun.config.loading import load_config
+from gramrun.runs import figures, plotting
+from gramrun.training.trajectory import CSV as TRAJECTORY
 
 BATCH = 1024  # the paper's, Section 4.1
 SETTLED = 2.0  # a curve has settled where it stays below this multiple of the late error, the larger η's or

@@ -17,9 +17,10 @@ from experiments.plans import Plan
 from experiments.scheduling import Task
 from experiments.section_files import write_figure
 from experiments.sections import Figure, Section, Seeds, Table, interval, spread
-from gramrun import figures, plotting, runs
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation import evaluate_popularity
+from gramrun.evaluation.protocol import evaluate_popularity
+from gramrun.runs import figures, plotting
+from gramrun.runs import lifecycle as runs
 
 LABEL = "SOGram α=0.01"
 KINDS = {"observed": "train", "observed, validation": "validation", "random": "random"}

@@ -19,8 +19,8 @@ from experiments.plans import RUNS, Plan
 from experiments.section_files import write_figure
 from experiments.sections import Section, Table
 from experiments.tasks import Script
-from gramrun.files import read_json
-from gramrun.plotting.points import points_figure
+from gramrun.base.files import read_json
+from gramrun.runs.plotting.points import points_figure
 
 
 def tasks(plan: Plan) -> list[Script]:

@@ -42,11 +42,11 @@ from experiments.scaling_tables import POOLED, losses_table, needed_caption, nee
 from experiments.scheduling import Task, state_of
 from experiments.section_files import write_figure
 from experiments.sections import Section, Seeds, Table
-from gramrun import runs
+from gramrun.base.files import read_json, write_text
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.files import read_json, write_text
-from gramrun.plotting.scaling import scaling_figure
+from gramrun.runs import lifecycle as runs
+from gramrun.runs.plotting.scaling import scaling_figure
 
 CORPUS = "planted-clusters"
 EXACT = ("exact",)

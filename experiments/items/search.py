@@ -27,7 +27,7 @@ from experiments.plans import Plan, run_task
 from experiments.rankings import Method
 from experiments.sections import Section, Seeds, Table, interval, spread
 from experiments.tasks import Task, state_of
-from gramrun import runs
+from gramrun.runs import lifecycle as runs
 
 SEARCH = Path(__file__).parents[1] / "search.yaml"
 WITH_ALPHA = ("sogram", "control-variate")

@@ -21,7 +21,7 @@ from experiments.rankings import Method
 from experiments.section_files import write_figure
 from experiments.sections import Section, Seeds, Table, interval, spread
 from experiments.tasks import Task
-from gramrun.plotting.points import points_figure
+from gramrun.runs.plotting.points import points_figure
 
 Gamma = tuple[float, float]
 NAMES = {"validation": "validation set", "train": "training set"}

@@ -21,10 +21,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gramrun.base.errors import EXIT_FAILED, GramrunError, InputError, one_line
+from gramrun.base.interruption import Interrupted
+from gramrun.base.launched import environment_number, process_count
 from gramrun.cli import data, results, training
-from gramrun.errors import EXIT_FAILED, GramrunError, InputError, one_line
-from gramrun.interruption import Interrupted
-from gramrun.launched import environment_number, process_count
 
 app = typer.Typer(
     name="gramrun",

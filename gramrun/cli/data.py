@@ -9,7 +9,8 @@ import typer
 
 from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, SetOption, print_json
 
-# A test holds these to `gramrun.corpora.CORPORA`, which takes a second to import: too long between two keys.
+# A test holds these to `gramrun.data.registry.CORPORA`, which takes a second to import: too long between two
+# keys.
 CORPORA = (
     "movielens-100k",
     "movielens-1m",
@@ -60,8 +61,8 @@ def prepare(
 
     Example: gramrun prepare movielens-100k --output data/movielens-100k
     """
-    from gramrun.preparation import describe, prepare_corpus
-    from gramrun.shipped_configs import config_for
+    from gramrun.config.shipped import config_for
+    from gramrun.data.preparation import describe, prepare_corpus
 
     manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
     if as_json:
@@ -84,7 +85,7 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
 
     Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
     """
-    from gramrun import resources
+    from gramrun.training import resources
 
     machine = resources.machine()
     record: dict[str, Any] = {"machine": machine}
@@ -98,11 +99,11 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
 
 def _diagnose(config: Path, settings: list[str], *, quiet: bool) -> dict[str, Any]:
     """What a run would need, said as soon as it is known unless `quiet`."""
-    from gramrun import resources
     from gramrun.config import RunConfig
-    from gramrun.config_loading import load_config
+    from gramrun.config.loading import load_config
     from gramrun.data.shards import open_corpus
-    from gramrun.memory_check import check_memory
+    from gramrun.training import resources
+    from gramrun.training.memory_check import check_memory
 
     resolved = load_config(RunConfig, config, settings)
     corpus = open_corpus(resolved.data.path)

@@ -54,9 +54,10 @@ def evaluate(
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
-    from gramrun import run_directory, runs
-    from gramrun.baseline import evaluate_baseline
-    from gramrun.evaluation import describe, evaluate_run
+    from gramrun.evaluation.baseline_run import evaluate_baseline
+    from gramrun.evaluation.protocol import describe, evaluate_run
+    from gramrun.runs import directory as run_directory
+    from gramrun.runs import lifecycle as runs
 
     if runs.is_baseline(run):
         baseline = runs.open_baseline(run)
@@ -86,7 +87,7 @@ def plot(
 
     Example: gramrun plot map runs/movielens-100k/* --output map.png
     """
-    from gramrun import figures
+    from gramrun.runs import figures
 
     written = figures.draw(kind.value, run, output)
     typer.echo(f"wrote {written}")
@@ -110,7 +111,7 @@ def export(
 
     Example: gramrun export runs/movielens-100k/sogram-seed0 --output items.parquet
     """
-    from gramrun.exporting import export_embeddings
+    from gramrun.evaluation.export import export_embeddings
 
     written = export_embeddings(run, output, side_name(side), data=data, force=force)
     if as_json:
@@ -141,7 +142,7 @@ def neighbors(
 
     Example: gramrun neighbors runs/movielens-100k/sogram-seed0 "Toy Story" --count 5
     """
-    from gramrun.neighbors import describe, find_neighbors
+    from gramrun.evaluation.neighbors import describe, find_neighbors
 
     found = find_neighbors(
         run,

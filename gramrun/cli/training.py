@@ -19,9 +19,9 @@ from gramrun.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from gramrun.base.processes import Processes
     from gramrun.config import RunConfig
     from gramrun.data.shards import PreparedCorpus
-    from gramrun.processes import Processes
 
 
 def train(
@@ -41,13 +41,13 @@ def train(
 
     Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
     """
-    from gramrun import opening
+    from gramrun.base.locks import locked
+    from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
-    from gramrun.fitting import fit, follow
-    from gramrun.locks import locked
-    from gramrun.processes import joined
-    from gramrun.training import check_divides
-    from gramrun.watching import check_tensorboard
+    from gramrun.training import setup as opening
+    from gramrun.training.loop import fit, follow
+    from gramrun.training.progress import check_tensorboard
+    from gramrun.training.trainer import check_divides
 
     with joined() as processes:
         resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
@@ -78,9 +78,9 @@ def _rehearse(
     config: RunConfig, corpus: PreparedCorpus, processes: Processes, path: Path, *, as_json: bool
 ) -> None:
     """Check and say what a run would be and need."""
-    from gramrun.config_loading import dump_config
-    from gramrun.memory_check import check_memory
-    from gramrun.resources import describe_resources, estimate_resources
+    from gramrun.config.loading import dump_config
+    from gramrun.training.memory_check import check_memory
+    from gramrun.training.resources import describe_resources, estimate_resources
 
     needed = estimate_resources(config, corpus)
     if not as_json:
@@ -107,13 +107,13 @@ def baseline(
 
     Example: gramrun baseline --config configs/movielens-100k/exact-als.yaml
     """
-    from gramrun import baseline as room
-    from gramrun import runs
+    from gramrun.base.locks import locked
     from gramrun.config import BaselineConfig
-    from gramrun.config_loading import load_config
+    from gramrun.config.loading import load_config
     from gramrun.data.shards import open_corpus
-    from gramrun.evaluation import describe
-    from gramrun.locks import locked
+    from gramrun.evaluation import baseline_run as room
+    from gramrun.evaluation.protocol import describe
+    from gramrun.runs import lifecycle as runs
 
     resolved = load_config(BaselineConfig, config, settings or [])
     path = output or runs.default_path(config, resolved.baseline.seed)
@@ -142,10 +142,11 @@ def gram_error(
 
     Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
     """
-    from gramrun import gram_error as room
-    from gramrun import opening, trajectory
+    from gramrun.base.locks import locked
     from gramrun.data.shards import open_corpus
-    from gramrun.locks import locked
+    from gramrun.training import gram_error as room
+    from gramrun.training import setup as opening
+    from gramrun.training import trajectory
 
     resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
     room.check_config(resolved)

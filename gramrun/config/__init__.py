@@ -1,6 +1,6 @@
 """Every configuration key: its type, range and default, in frozen sections that refuse unknown keys.
 
-`gramrun.config_loading` reads them from YAML and overrides. `configs/README.md` lists the keys and argues
+`gramrun.config.loading` reads them from YAML and overrides. `configs/README.md` lists the keys and argues
 the values where the paper is silent.
 """
 

@@ -98,7 +98,7 @@ class DataSection(Section):
 
 
 class EvaluationSection(Section):
-    """The ranking protocol (`gramrun.evaluation`)."""
+    """The ranking protocol (`gramrun.evaluation.protocol`)."""
 
     every: TimedInterval = Field(
         TimedInterval(count=1, unit="epochs"), description="0: only at the end; minutes are of training time"

@@ -10,7 +10,7 @@ from gramrun.config.base import DataSection, EvaluationSection, Section
 
 
 class BaselineSection(Section):
-    """A model that is fitted without two-tower training (`gramrun.baselines`)."""
+    """A model that is fitted without two-tower training (`gramrun.evaluation.baselines`)."""
 
     name: Literal["popularity", "implicit-als", "exact-als"] = Field(description="the method")
     embedding_dim: int = Field(35, ge=1, description="k, of both kinds of ALS")

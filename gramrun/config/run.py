@@ -125,7 +125,7 @@ class GramErrorSection(Section):
 
 
 class LogSection(Section):
-    """Where else a run tells of itself; nothing here changes a result (`gramrun.watching`)."""
+    """Where else a run tells of itself; nothing here changes a result (`gramrun.training.progress`)."""
 
     tensorboard: bool = Field(
         False, description="`train` writes RUN/tensorboard too; needs `pip install 'gramrun[tensorboard]'`"

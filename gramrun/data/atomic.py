@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 from gramrun.data.raw_files import RawFiles, file_names, is_zip, read_files
 from gramrun.data.tables import (
@@ -26,7 +27,6 @@ from gramrun.data.tables import (
     line_error,
     vocabulary,
 )
-from gramrun.errors import InputError
 
 SUFFIXES = (".inter", ".user", ".item")
 TYPES = ("token", "token_seq", "float", "float_seq")

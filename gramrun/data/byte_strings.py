@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 
 
 class NotTextError(ValueError):

@@ -19,8 +19,8 @@ from typing import Protocol, cast
 import zstandard
 from isal import igzip_lib
 
+from gramrun.base.errors import InputError
 from gramrun.data.background import in_background
-from gramrun.errors import InputError
 
 CHUNK_BYTES = 4 << 20
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gramrun.base.files import sha256_of
 from gramrun.data.background import in_background
-from gramrun.files import sha256_of
 
 _PIECE = 1 << 22  # values at once
 

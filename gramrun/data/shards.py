@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gramrun.base.errors import InputError
+from gramrun.base.files import check_recorded, new_folder, read_json, write_json
+from gramrun.base.schema import check_schema
 from gramrun.data.content import ContentWriter, Pieces
 from gramrun.data.corpus import Corpus, Feature, Side
 from gramrun.data.manifest import REMEDY, UNREADABLE, check_manifest, check_pairs, check_sides, load_array
 from gramrun.data.sparse_rows import count_values
 from gramrun.data.split import split_corpus
-from gramrun.errors import InputError
-from gramrun.files import check_recorded, new_folder, read_json, write_json
-from gramrun.schema import check_schema
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, fetch
 from gramrun.data.mirrors import PACKAGES, Package, fetch_from_package
 from gramrun.data.movielens import LAYOUTS, movie_table_sha256
 from gramrun.data.raw_files import RawFiles, holds_files, is_zip, read_files
-from gramrun.errors import InputError, RunError
-from gramrun.files import new_file
 
 GROUPLENS = "https://files.grouplens.org/datasets/movielens/"
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.data.byte_strings import ByteStrings, offsets_of
 
 _BLOCK = 1 << 24  # columns that wait to be sorted, in pieces that the system takes back one by one

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus
-from gramrun.errors import InputError
 
 SEEDS = 2**32  # users choose seeds below this
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramrun.compiled import compiled, inlined
+from gramrun.base.compiled import compiled, inlined
 from gramrun.data.machine_words import byte_at, item_at, put_byte, put_item
 from gramrun.data.sql_values import (
     after_blanks,

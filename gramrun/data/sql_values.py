@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramrun.compiled import compiled, inlined
+from gramrun.base.compiled import compiled, inlined
 from gramrun.data.machine_words import byte_at, put_byte, put_word, trailing_zeros, word_at
 
 GUARD = ord("\\")

@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from isal import igzip
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
+from gramrun.base.errors import InputError
+from gramrun.base.files import new_file
 from gramrun.data.byte_strings import ByteStrings, offsets_of
-from gramrun.errors import InputError
-from gramrun.files import new_file
 
 LINE_BYTES = 1 << 20  # mysqldump's net_buffer_length, less its header: where an INSERT line ends
 # igzip's strongest: files a little larger than those of gzip -6, as the official dumps are, much sooner.

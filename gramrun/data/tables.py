@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Feature, bags
-from gramrun.errors import InputError
 
 REMEDY = "mend that line or get the file again"
 _BLOCK_BYTES = 1 << 25  # bounds the memory for counting fields, about 10 bytes a byte

@@ -24,10 +24,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
+from gramrun.base.errors import InputError
 from gramrun.data.compressed import read_chunks
 from gramrun.data.titles import CANONICAL_NAMESPACES, CASE_SENSITIVE, FIRST_LETTER, SiteInfo, parse_target
 from gramrun.data.wikitext import raw_redirect
-from gramrun.errors import InputError
 
 __all__ = ["Page", "SiteInfo", "read_pages"]
 

@@ -31,7 +31,7 @@ class GramianBatch:
         importance: float, shape (B,), the ratio of an item's weight to its probability of being drawn;
             None where it is 1.
         moments: float, shape (k, k + r), the mean rank-one term of the whole batch of which these rows are
-            one process's part (`gramrun.processes`); None where the rows are the batch.
+            one process's part (`gramrun.base.processes`); None where the rows are the batch.
     """
 
     items: Tensor

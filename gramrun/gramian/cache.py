@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gramrun.files import disk_errors
+from gramrun.base.files import disk_errors
 
 CACHE_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _SAME_SIZE = {torch.float32: np.float32, torch.bfloat16: np.int16}  # numpy has no bfloat16

@@ -25,8 +25,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
-from gramrun.errors import InputError, RunError
-from gramrun.files import new_file
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file
 
 _LAYOUT = "a prior is an .npz with float arrays left (left items, rank) and right (right items, rank)"
 # What numpy was seen to raise on files that are damaged or no .npz, and what a wrong size in one may do.

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from gramrun.errors import ConfigError
+from gramrun.base.errors import ConfigError
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import Population
 from gramrun.gramian.schedule import AlphaSchedule

@@ -24,7 +24,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from gramrun.compiled import compiled, inlined
+from gramrun.base.compiled import compiled, inlined
 
 _EPSILON = np.float32(1e-10)
 _AHEAD = 512  # rows read ahead at a time: 100 KB of a table 50 wide, a part of a second-level cache

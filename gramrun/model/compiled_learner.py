@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gramrun.base.processes import ALONE, Processes
 from gramrun.model import bags
 from gramrun.model.learners import BatchItems, Learner, Step, Terms, checked_loss, load_sums, part_of
 from gramrun.model.optimizers import OptimizerName, make_dense_optimizer
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
-from gramrun.processes import ALONE, Processes
 
 T = TypeVar("T")
 

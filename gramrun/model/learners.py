@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from gramrun.base.processes import ALONE, Processes
 from gramrun.model.optimizers import OptimizerName, load_sums_of_steps, make_optimizer
 from gramrun.model.towers import TwoTower
-from gramrun.processes import ALONE, Processes
 
 T = TypeVar("T")
 

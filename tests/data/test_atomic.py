@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gramrun.base.errors import InputError
 from gramrun.data.atomic import find, read
 from gramrun.data.corpus import Corpus, Side
 from gramrun.data.raw_files import RawFiles
-from gramrun.errors import InputError
 
 INTER = (
     "user_id:token\titem_id:token\trating:float\ttimestamp:float\nu1\t10\t4\t1\nu2\t9\t3.5\t2\nu2\t10\t1\t3\n"

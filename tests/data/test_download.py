@@ -10,10 +10,10 @@ import pytest
 import requests
 from local_server import CONTENT, SENT, Server, busy, not_found, rest, send, stalled, truncated, whole
 
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.locks import locked
 from gramrun.data import download
 from gramrun.data.download import DownloadError, fetch
-from gramrun.errors import InputError, RunError
-from gramrun.locks import locked
 
 
 def is_content(file: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Feature
 from gramrun.data.movielens import GENRES_100K, LAYOUTS, movie_table_sha256, read
 from gramrun.data.raw_files import RawFiles, read_files
-from gramrun.errors import InputError
 
 RATINGS_1M = b"2::10::4::100\n1::10::5::100\n1::9::3::100\n"
 MOVIES_1M = "9::Amélie (2001)::Comedy|Romance\n10::Bed (1999)::Drama\n11::Never Seen (1990)::War\n".encode(

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file, new_folder
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
-from gramrun.errors import InputError, RunError
-from gramrun.files import new_file, new_folder
 
 
 def corpus(target=True):

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from local_server import Server, not_found, whole
 
+from gramrun.base.errors import InputError, RunError
 from gramrun.data import download, mirrors, raw_files, sources
 from gramrun.data.download import DownloadError
 from gramrun.data.mirrors import GENRES_100K, Package, fetch_from_package, restore_1m, restore_100k
 from gramrun.data.movielens import read
 from gramrun.data.raw_files import read_files
 from gramrun.data.sources import OFFICIAL, Official, locate
-from gramrun.errors import InputError, RunError
 
 RATINGS = b"1::1::5::10\n"
 MOVIES = b"1::A (2000)::Drama\n"

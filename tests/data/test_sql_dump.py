@@ -16,9 +16,9 @@ import sql_twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gramrun.base.errors import InputError
 from gramrun.data import sql_scanner
 from gramrun.data.sql_dump import Schema, read_schema, read_table
-from gramrun.errors import InputError
 
 HEADER = b"-- MySQL dump 10.19  Distrib 10.3.38-MariaDB, for debian-linux-gnu (x86_64)\n--\n-- Host: h\n"
 TRAILER = b"\n-- Dump completed on 2024-09-01 10:41:44\n"

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_sql import inserts, parse_line
 
+from gramrun.base.errors import InputError, RunError
 from gramrun.data import sql_writer
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sql_writer import Literals, constant, new_table, quoted
-from gramrun.errors import InputError, RunError
 
 TABLE = "CREATE TABLE `t` (\n  `number` int(8) NOT NULL,\n  `text` varbinary(255),\n  KEY `k` (`text`)\n);"
 

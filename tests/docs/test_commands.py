@@ -21,8 +21,8 @@ from pages import Block, Command
 
 from gramrun.cli import app
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
-from gramrun.config_loading import keys_of, load_config
-from gramrun.corpora import CORPORA
+from gramrun.config.loading import keys_of, load_config
+from gramrun.data.registry import CORPORA
 
 CLI = typer.main.get_command(app)
 PROJECT = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"]

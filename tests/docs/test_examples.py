@@ -15,14 +15,14 @@ MODULES = sorted(
 )
 # What a user calls in a training loop or a notebook of his own.
 HAVE_ONE = {
-    "gramrun.config_loading": ("load_config",),
+    "gramrun.config.loading": ("load_config",),
     "gramrun.gramian": ("make_estimator",),
     "gramrun.gramian.batch": ("batch_moments",),
     "gramrun.gramian.exact": ("relative_error",),
     "gramrun.gramian.population": ("make_population",),
     "gramrun.gramian.schedule": ("AlphaSchedule",),
     "gramrun.gramian.surrogate": ("gravity", "gravity_surrogate"),
-    "gramrun.metrics": (
+    "gramrun.evaluation.metrics": (
         "average_precision",
         "average_precision_relevant",
         "recall",

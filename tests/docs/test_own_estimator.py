@@ -11,13 +11,13 @@ import pages
 import pytest
 import torch
 
+from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
-from gramrun.config_loading import config_hash, load_config
-from gramrun.errors import ConfigError
+from gramrun.config.loading import config_hash, load_config
 from gramrun.gramian import make_estimator
 from gramrun.gramian.contracts import CHECKS, DIM, Listed, Trajectory
 from gramrun.gramian.population import make_population
-from gramrun.training import Trainer
+from gramrun.training.trainer import Trainer
 
 NAME = "moving_mean"
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])

@@ -15,7 +15,7 @@ from test_commands import PLACEHOLDER, check_make
 
 from gramrun.cli import app
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
-from gramrun.config_loading import keys_of
+from gramrun.config.loading import keys_of
 
 CLI = typer.main.get_command(app)
 KEYS = {key for kind in (RunConfig, BaselineConfig, PrepareConfig) for key in keys_of(kind)}

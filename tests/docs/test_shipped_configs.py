@@ -9,8 +9,8 @@ import pytest
 import toys
 import yaml
 
-from gramrun.baselines.implicit_als import check_installed
-from gramrun.errors import InputError
+from gramrun.base.errors import InputError
+from gramrun.evaluation.baselines.implicit_als import check_installed
 
 CONFIGS = sorted((pages.ROOT / "configs").rglob("*.yaml"))
 # What each dataset's configs are tried on: `prepare` of a corpus, and settings of its own.
@@ -32,7 +32,7 @@ def path_of(config):
 @pytest.fixture(scope="session")
 def corpora(tmp_path_factory):
     """Make small corpora, each once: gives the folder of the one that a dataset's configs are tried on."""
-    from gramrun.preparation import prepare_corpus
+    from gramrun.data.preparation import prepare_corpus
 
     folder = tmp_path_factory.mktemp("corpora")
     toys.write_raw_files(folder / "raw")

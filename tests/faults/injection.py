@@ -23,20 +23,15 @@ from typing import Any
 import torch
 
 from gramrun import __main__ as program
-from gramrun import (
-    figures as figures,  # imported before a test takes away the right to read what lies elsewhere
-)
-from gramrun import opening as opening
-from gramrun import preparation as preparation
+from gramrun.base.files import read_json
 from gramrun.data import shards
-from gramrun.files import read_json
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = CONFIG.with_name("exact-als.yaml")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["gramrun.cli", "gramrun.fitting", "gramrun.gram_error", "gramrun.baseline", "gramrun.preparation",
-     "gramrun.figures", "torch._dynamo", "injection"]
+    ["gramrun.cli", "gramrun.training.loop", "gramrun.training.gram_error", "gramrun.evaluation.baseline_run", "gramrun.data.preparation",
+     "gramrun.runs.figures", "torch._dynamo", "injection"]
 )  # fmt: skip
 
 # What a clock, a process or an editor meanwhile decided, and what follows from that.

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from injection import CONFIG, Command, assert_same, results, settings, succeed
 
-from gramrun import runs
-from gramrun.files import read_json
+from gramrun.base.files import read_json
+from gramrun.runs import lifecycle as runs
 
 HOUR, DAY = 3600, 86_400
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
@@ -40,7 +40,7 @@ def jump():
     jump.shift = 0
     time.time, time.time_ns = now, lambda: int(now() * 1e9)
     datetime.datetime = Jumping
-    from gramrun import provenance
+    from gramrun.base import provenance
 
     provenance.datetime = Jumping
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from injection import BASELINE, CONFIG, settings, succeed
 
-from gramrun import checkpoints, runs
+from gramrun.base.errors import InputError
+from gramrun.base.files import read_json, write_json
 from gramrun.data import shards
-from gramrun.errors import InputError
-from gramrun.files import read_json, write_json
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
 
 POSITIONS, POSITIONS_IN_THE_FAST_SUITE = 1000, 25
 SEED = 1

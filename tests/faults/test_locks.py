@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from injection import BASELINE, CONFIG, Command, gramrun, settings, succeed
 
-from gramrun import checkpoints, runs
-from gramrun.errors import InputError, RunError
-from gramrun.files import read_json
-from gramrun.locks import locked
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import read_json
+from gramrun.base.locks import locked
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
 
 ROOT = Path(__file__).parents[2]
 LONG = settings("train.steps=1000000", "train.batch_size=64", "train.checkpoint_every=10",
@@ -141,7 +142,7 @@ def test_two_evaluations_at_once_lose_neither_result(corpus_path, tmp_path):
 
 RECORDER = """
 import pathlib, sys
-from gramrun import runs
+from gramrun.runs import lifecycle as runs
 run = runs.open_run(pathlib.Path(sys.argv[1]))
 for turn in range(int(sys.argv[3])):
     runs.record_evaluation(run, {"split": f"{sys.argv[2]} {turn}"})
@@ -162,7 +163,7 @@ def test_results_recorded_at_once_are_all_kept(corpus_path, tmp_path):
 
 HOLDER = """
 import sys, pathlib
-from gramrun.locks import locked
+from gramrun.base.locks import locked
 for turn in range(int(sys.argv[2])):
     with locked(pathlib.Path(sys.argv[1]), wait_seconds=60):
         counter = pathlib.Path(sys.argv[1])

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gramrun import cli
-from gramrun.errors import LONGEST_LINE, GramrunError, one_line
-from gramrun.files import read_json
+from gramrun.base.errors import LONGEST_LINE, GramrunError, one_line
+from gramrun.base.files import read_json
 
 # A hang fails an example after this long; the slowest honest one, the first of a compiled loop, takes ten.
 SECONDS = 60

@@ -14,11 +14,11 @@ from fuzzing import command
 from literal_sql import read_table
 from local_server import Server, whole
 
+from gramrun.base.errors import GramrunError
 from gramrun.config import PrepareConfig
-from gramrun.config_loading import load_config
+from gramrun.config.loading import load_config
 from gramrun.data import sources
 from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
-from gramrun.errors import GramrunError
 
 BOUND = 700 << 20  # bytes; the program alone takes 250 MB
 WIKI = PlantedWiki(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)

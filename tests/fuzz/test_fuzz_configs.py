@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
-from gramrun.config_loading import config_hash, dump_config, keys_of, load_config
+from gramrun.config.loading import config_hash, dump_config, keys_of, load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KINDS = {

@@ -12,8 +12,8 @@ import pytest
 import torch
 from enumeration import GAMMAS, advance, definition, embeddings, mean, observing
 
+from gramrun.base.errors import RunError
 from gramrun.config.estimator import EstimatorSection
-from gramrun.errors import RunError
 from gramrun.gramian import CacheOptions, make_estimator, sagram
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.cache import CACHE_DTYPES, cache_bytes, cache_tensor

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.sparse import linalg
 
-from gramrun.errors import InputError, RunError
+from gramrun.base.errors import InputError, RunError
 from gramrun.gramian import low_rank_prior
 from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, save_prior, svd_prior
 

@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gramrun import training
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
 from gramrun.model import bags as kernels
+from gramrun.model.build import learner_kind, make_learner
 from gramrun.model.learners import PlainLearner
 from gramrun.model.static_learner import StaticLearner
-from gramrun.models import learner_kind, make_learner
-from gramrun.training import Trainer
+from gramrun.training import trainer as training
+from gramrun.training.trainer import Trainer
 
 STEPS = 100
 ROUNDINGS = 64 * np.finfo(np.float32).eps  # of a sum of at most 45 terms, times their magnitudes

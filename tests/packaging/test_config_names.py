@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
-from gramrun.config_loading import load_config
-from gramrun.corpora import CORPORA
-from gramrun.errors import ConfigError
-from gramrun.runs import default_path
-from gramrun.shipped_configs import config_for, find_config, shipped_configs
+from gramrun.config.loading import load_config
+from gramrun.config.shipped import config_for, find_config, shipped_configs
+from gramrun.data.registry import CORPORA
+from gramrun.runs.lifecycle import default_path
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["movielens-100k/sogram", "movielens-100k/sogram.yaml", "configs/movielens-100k/sogram",

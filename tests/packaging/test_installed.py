@@ -78,7 +78,7 @@ def test_an_editable_install_finds_its_configs_beside_it(tmp_path):
     tree, binary = copy_tree(tmp_path / "tree"), environment(tmp_path / "environment")
     pip_install(binary, "--editable", tree)
     (tree / "configs" / "synthetic" / "own.yaml").write_text("data: {path: mine}\ntrain: {steps: 1}\n")
-    code = "from pathlib import Path; from gramrun.shipped_configs import find_config as find; "
+    code = "from pathlib import Path; from gramrun.config.shipped import find_config as find; "
     found = run([binary / "python", "-c", f"{code}print(find(Path('synthetic/own')))"], tmp_path)
     assert Path(found.strip()) == tree / "configs" / "synthetic" / "own.yaml"
     assert run([binary / "gramrun", "--version"], tmp_path) == f"gramrun {__version__}\n"
@@ -88,7 +88,7 @@ def test_a_users_mypy_sees_the_types(tmp_path, distributions):
     binary = environment(tmp_path / "environment")
     pip_install(binary, distributions[1])
     (tmp_path / "mine.py").write_text(
-        "from gramrun.shipped_configs import config_for\n"
+        "from gramrun.config.shipped import config_for\n"
         "name: str = config_for('enwik8')\nnumber: int = config_for('enwik8')\n"
     )
     done = subprocess.run(

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from experiments.run_records import read_record
-from gramrun import __version__, checkpoints, run_directory, runs
+from gramrun import __version__
+from gramrun.base.errors import InputError
+from gramrun.base.files import read_json, write_json
+from gramrun.base.provenance import provenance
 from gramrun.data import shards
-from gramrun.errors import InputError
-from gramrun.files import read_json, write_json
-from gramrun.provenance import provenance
+from gramrun.runs import checkpoints
+from gramrun.runs import directory as run_directory
+from gramrun.runs import lifecycle as runs
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train.batch_size=64",

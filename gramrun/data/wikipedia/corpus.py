@@ -14,13 +14,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings, NotTextError
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
 from gramrun.data.wikipedia.graph import PageGraph, read_graph
 from gramrun.data.wikipedia.records import Wiki
 from gramrun.data.wikipedia.title_words import title_ngrams
-from gramrun.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from typing import TypeVar
 
 import requests
 
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, NotThereError, fetch
 from gramrun.data.wikipedia.files import TABLES, DumpFiles
 from gramrun.data.wikipedia.published import (
@@ -34,8 +36,6 @@ from gramrun.data.wikipedia.published import (
     read_published,
     sums_name,
 )
-from gramrun.errors import InputError, RunError
-from gramrun.files import new_file
 
 SERVER = "https://dumps.wikimedia.org/"
 

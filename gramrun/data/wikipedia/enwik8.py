@@ -24,10 +24,10 @@ from typing import IO, Any, cast
 from isal import igzip
 from isal.igzip_lib import IsalError
 
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, fetch
 from gramrun.data.pip_download import download_source
-from gramrun.errors import InputError, RunError
-from gramrun.files import new_file
 
 ADDRESS = "http://mattmahoney.net/dc/enwik8.zip"
 BYTES = 100_000_000

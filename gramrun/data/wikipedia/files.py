@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gramrun.errors import InputError
+from gramrun.base.errors import InputError
 
 TABLES = ("page", "pagelinks", "linktarget", "categorylinks", "redirect", "page_props")
 # Which of the others a dump needs depends on its year: whoever reads the tables knows.

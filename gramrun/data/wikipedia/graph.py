@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.data.background import in_background, started
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sparse_rows import RowBuilder, SparseRows

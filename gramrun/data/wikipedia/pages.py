@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
+from gramrun.base.errors import InputError
 from gramrun.data.background import in_background
 from gramrun.data.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
 from gramrun.data.wikipedia.title_index import TitleIndex
-from gramrun.errors import InputError
 
 # What stands for a row where there is none. A page number:
 UNKNOWN_PAGE = -1

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.files import NEEDED, TABLES, DumpFiles
-from gramrun.errors import InputError
 
 STATUS = "dumpstatus.json"
 

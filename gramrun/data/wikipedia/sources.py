@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gramrun.base.errors import InputError, RunError
 from gramrun.data.download import DownloadError
 from gramrun.data.wikipedia.dumps_server import SERVER, fetch_tables
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, NoDumpError, find_tables
 from gramrun.data.wikipedia.published import STATUS, sums_name, verify
-from gramrun.errors import InputError, RunError
 
 WIKIS: Mapping[str, str] = {
     "wikipedia-simple": "simplewiki",

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sql_dump import Batch, read_schema, read_table
 from gramrun.data.wikipedia.records import CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
-from gramrun.errors import InputError
 
 _PAGE = ("page_id", "page_namespace", "page_title", "page_is_redirect")
 _LINKTARGET = ("lt_id", "lt_namespace", "lt_title")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.data.byte_strings import ByteStrings
 
 ABSENT = -1

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.titles import SiteInfo, parse_target
 from gramrun.data.wikipedia.records import (
@@ -32,7 +33,6 @@ from gramrun.data.wikipedia.records import (
 )
 from gramrun.data.wikitext import HIDDEN_CATEGORY, is_membership, raw_targets, searched
 from gramrun.data.xml_dump import Page, read_pages
-from gramrun.errors import InputError
 
 _logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from local_server import SENT, Answer, Server, busy, rest, send, truncated, whole
 
+from gramrun.base.errors import InputError, RunError
 from gramrun.data import download
 from gramrun.data.download import DownloadError
 from gramrun.data.wikipedia import published
@@ -23,7 +24,6 @@ from gramrun.data.wikipedia.dumps_server import fetch_tables
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables
 from gramrun.data.wikipedia.published import PublishedFile, verify
 from gramrun.data.wikipedia.sources import locate_wikipedia
-from gramrun.errors import InputError, RunError
 
 NEW, OLD = "20260101", "20251201"
 HTML = b"<!DOCTYPE html><html><body>Please log in to the network</body></html>"

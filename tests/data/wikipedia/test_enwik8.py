@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from local_server import Server, not_found, rest, truncated, whole
 
+from gramrun.base.errors import InputError, RunError
 from gramrun.data.download import DownloadError
 from gramrun.data.pip_download import download_source
 from gramrun.data.wikipedia import enwik8
 from gramrun.data.wikipedia.enwik8 import Enwik8, SourcePackage, locate_enwik8
-from gramrun.errors import InputError, RunError
 
 TEXT = b"<mediawiki><page>  " * 4000
 OTHER = b"<mediawiki><page>? " * 4000

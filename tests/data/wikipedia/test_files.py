@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.files import NoDumpError, find_tables, find_xml
-from gramrun.errors import InputError
 
 NEEDED = ("page", "pagelinks", "redirect")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wiki_twin import ListWiki, expected
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.corpus import Thresholds, read
-from gramrun.errors import InputError
 
 TITLES = [b"A", b"a", b"B", b"Foo_bar", b"Foo_Bar", b"bar_(a),(b)", "É".encode(), b"no_page", b"red"]
 TITLE = st.sampled_from(TITLES)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia import pages
 from gramrun.data.wikipedia.pages import LARGEST_NUMBER, NumberMap
-from gramrun.errors import InputError
 
 NUMBERS = st.one_of(st.integers(0, 40), st.integers(0, 2_000), st.integers(0, LARGEST_NUMBER))
 BATCHES = st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 99)), max_size=8), max_size=6)

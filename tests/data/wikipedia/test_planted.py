@@ -10,6 +10,7 @@ import pytest
 from literal_wiki import read_literally, tables
 from scipy.stats import chi2
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.planted import SIZES, PlantedWiki, write_tables
 from gramrun.data.wikipedia.planted.links import CLASSES, draw_links
 from gramrun.data.wikipedia.planted.pages import FATES
@@ -17,7 +18,6 @@ from gramrun.data.wikipedia.planted.titles import HOSTILE
 from gramrun.data.wikipedia.planted.topics import out_degrees, plant_topics
 from gramrun.data.wikipedia.planted.world import World
 from gramrun.data.wikipedia.schemas import GENERATIONS, column_names
-from gramrun.errors import InputError
 
 WIKI = PlantedWiki(
     pages=300,

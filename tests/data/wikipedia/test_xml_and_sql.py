@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wiki_twin import ListWiki
 
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.corpus import Thresholds, read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
-from gramrun.errors import InputError
 
 TITLES = ["A", "B", "Foo bar", "Foo Bar", "É (b),(c)", 'D\'E "f" & g', "Red", "Missing too"]
 NAMESPACES = {0: "", 1: "Talk", 14: "Category"}

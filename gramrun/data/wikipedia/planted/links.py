@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.data.wikipedia.planted.pages import ARTICLE, OTHER, REDIRECT
 from gramrun.data.wikipedia.planted.topics import Topics
 

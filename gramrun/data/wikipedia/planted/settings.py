@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramrun.errors import InputError
+from gramrun.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
 from gramrun.data.byte_strings import ByteStrings, offsets_of
 from gramrun.data.sql_writer import Literals
 from gramrun.data.wikipedia.planted.settings import PlantedWiki

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gramrun.compiled import compiled
+from gramrun.base.compiled import compiled
+from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.planted.settings import PlantedWiki
-from gramrun.errors import InputError
 
 _SECOND_MEMBERSHIP = 0.3  # of an article in its second topic; 1 in its home
 _SPREAD = 1.1  # of the logarithm of the number of links; real wikis have a tail of about this weight

@@ -11,6 +11,8 @@ from typing import BinaryIO
 import numpy as np
 from tqdm import tqdm
 
+from gramrun.base.errors import InputError
+from gramrun.base.files import new_file, new_folder
 from gramrun.data.sql_writer import Column, Literals, new_table
 from gramrun.data.wikipedia.planted.links import CLASSES, THROUGH, Shares, block_of_links
 from gramrun.data.wikipedia.planted.pages import ARTICLE
@@ -19,8 +21,6 @@ from gramrun.data.wikipedia.planted.tables import small_tables
 from gramrun.data.wikipedia.planted.truth import Truth, read_truth, write_truth
 from gramrun.data.wikipedia.planted.world import World
 from gramrun.data.wikipedia.schemas import GENERATIONS, PREAMBLES, column_names
-from gramrun.errors import InputError
-from gramrun.files import new_file, new_folder
 
 _LINKS_IN_A_BLOCK = 1 << 19  # tens of MB in memory
 _FEWEST_BLOCKS = 16

@@ -1,0 +1,1 @@
+"""Errors, files, locks, interruption, provenance, processes: what every room uses."""

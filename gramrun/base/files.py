@@ -1,0 +1,267 @@
+"""Writing files and folders whole or not at all, and noticing what has changed since.
+
+A file is recorded as its size and SHA-256. A JSON object carries the SHA-256 of its own content, in the field
+``checksum``: of the content and not of the text, so that it may be laid out anew. Objects without that field
+are older than it, and are taken as they are. Its rule must stay as it is under every schema number: a newer
+file is to be refused for its number, and not as damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gramrun.base.errors import InputError, RunError
+
+CHECKSUM = "checksum"
+_HEX_DIGITS = 2 * hashlib.sha256().digest_size
+
+# The name under which a process writes what is not whole yet: .NAME.PROCESS.partial, or with NAME's suffix.
+_PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success sync it, move it into place, and sync its folder.
+
+    Whatever moment the machine stops at, `path` is then the old file or the whole new one. On any exception,
+    Ctrl-C included, the temporary file is removed and `path` is untouched. What a killed process left behind
+    is removed by the next one that writes the same file.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_orphans(path)
+        # The suffix stays last: writers choose their format by it.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_entries(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `path`; on success move it into place, replacing `path`.
+
+    On any exception the temporary folder is removed and `path` is untouched. What a killed process left
+    behind is removed by the next one that writes the same folder.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_orphans(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        temporary.mkdir()
+        try:
+            yield temporary
+            replaced = _replaced(path)
+            if path.exists():
+                path.rename(replaced)
+            try:
+                temporary.rename(path)
+            except BaseException:
+                if replaced.exists():
+                    replaced.rename(path)
+                raise
+            _sync_entries(path.parent)
+            shutil.rmtree(replaced, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_orphans(path: Path) -> None:
+    """Remove what processes that were killed while writing `path` left behind, and bring back the old one.
+
+    A temporary name with this process's own number is an orphan too: numbers come round again.
+    """
+    if _replaced(path).exists() and not path.exists():  # killed between the two renames of `new_folder`
+        _replaced(path).rename(path)
+    _remove_partial(path.parent, f".{glob.escape(path.name)}.*.partial*")
+
+
+def remove_orphans_in(folder: Path) -> None:
+    """Remove what processes that were killed while writing any file of `folder` left behind there."""
+    _remove_partial(folder, ".*.partial*")
+
+
+def _remove_partial(folder: Path, pattern: str) -> None:
+    for orphan in folder.glob(pattern):
+        name = _PARTIAL.fullmatch(orphan.name)
+        if name and (int(name["process"]) == os.getpid() or not _is_alive(int(name["process"]))):
+            if orphan.is_dir():
+                shutil.rmtree(orphan)
+            else:
+                orphan.unlink(missing_ok=True)
+
+
+def sync_files(folder: Path) -> None:
+    """Have every file of `folder` on the disk, as it is now, and their names.
+
+    Raises:
+        RunError: when the disk refuses.
+    """
+    with disk_errors(folder):
+        for path in folder.iterdir():
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        _sync_entries(folder)
+
+
+def _sync_entries(folder: Path) -> None:
+    """Have the folder's names on the disk: a rename alone may be undone by a power failure."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replaced(path: Path) -> Path:
+    """Where a folder stays for the moment in which its successor takes its place."""
+    return path.with_name(f".{path.name}.replaced")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn an operating system's write error into one line that names the place."""
+    try:
+        yield
+    except OSError as error:
+        # numpy reports a short write without an error number.
+        reason = error.strerror or f"the disk is full or a quota used up ({error})"
+        raise RunError(f"{path}: cannot be written: {reason}; nothing was left behind") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as 64 hex digits.
+
+    Raises:
+        InputError: when the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def recorded(path: Path) -> dict[str, int | str]:
+    """What `check_recorded` holds a file against: its ``bytes`` and ``sha256``.
+
+    Raises:
+        InputError: when the file cannot be read.
+    """
+    sha256 = sha256_of(path)
+    return {"bytes": path.stat().st_size, "sha256": sha256}
+
+
+def is_record(value: object) -> bool:
+    """Whether it is what `recorded` gives; a file that somebody has edited may hold anything in its place."""
+    return (
+        isinstance(value, dict) and type(value.get("bytes")) is int and isinstance(value.get("sha256"), str)
+    )
+
+
+def check_recorded(path: Path, expected: Mapping[str, Any], remedy: str) -> None:
+    """Check that a file is what `recorded` said of it.
+
+    Args:
+        path: the file.
+        expected: its ``bytes`` and ``sha256``.
+        remedy: what to do where it is not, for the message.
+
+    Raises:
+        InputError: when it is missing, cut short or changed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: missing; {remedy}")
+    if path.stat().st_size != expected["bytes"]:
+        raise InputError(f"{path}: has {path.stat().st_size} bytes instead of {expected['bytes']}; {remedy}")
+    if sha256_of(path) != expected["sha256"]:
+        raise InputError(f"{path}: damaged (wrong SHA-256); {remedy}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object with its checksum, whole or not at all.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written.
+    """
+    sealed = {**content, CHECKSUM: _checksum(content)}
+    write_text(path, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, remedy: str = "bring it back from a copy, or make it anew") -> dict[str, Any]:
+    """Read a JSON object, without its checksum, which must be right where there is one.
+
+    Raises:
+        InputError: when the file is missing or damaged; it ends with `remedy`.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: damaged (no JSON object); {remedy}")
+    expected = content.pop(CHECKSUM, None)
+    if _misnamed(content) if expected is None else expected != _checksum(content):
+        raise InputError(f"{path}: damaged (wrong checksum); {remedy}")
+    return content
+
+
+def _misnamed(content: Mapping[str, Any]) -> list[str]:
+    """Keys that hold the checksum of all others: only damage can have given it such a name."""
+    hashes = [k for k, v in content.items() if isinstance(v, str) and len(v) == _HEX_DIGITS]
+    return [
+        key for key in hashes if content[key] == _checksum({k: v for k, v in content.items() if k != key})
+    ]
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of a JSON object's content, as a reader finds it: keys are text, and in any order."""
+    content = json.loads(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

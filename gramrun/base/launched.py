@@ -1,0 +1,32 @@
+"""What a launcher such as torchrun says in the environment of the processes that it starts."""
+
+from __future__ import annotations
+
+import os
+
+from gramrun.base.errors import InputError
+
+
+def environment_number(name: str, otherwise: int) -> int:
+    """The whole number in an environment variable; `otherwise` where that is absent or empty.
+
+    Raises:
+        InputError: when it holds anything else.
+    """
+    text = os.environ.get(name) or str(otherwise)
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(
+            f"the environment variable {name} is {text!r}, which is no number; unset it, or start the "
+            "processes with torchrun"
+        ) from None
+
+
+def process_count() -> int:
+    """How many processes were started together; 1 without a launcher.
+
+    Raises:
+        InputError: when ``WORLD_SIZE`` is no number.
+    """
+    return environment_number("WORLD_SIZE", 1)

@@ -1,0 +1,70 @@
+"""The configs that come with gramrun, by name: ``<dataset>/<method>``, as `configs/` holds them.
+
+A built wheel carries them inside the package; a checkout, and an editable install of one, has them beside it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gramrun.base.errors import ConfigError
+
+_PACKAGE = Path(__file__).parents[1]
+
+# Datasets whose recommended config suits a corpus without one of its own, by the first part of its name.
+_ALIKE = {
+    "movielens": "movielens-1m",
+    "wikipedia": "wikipedia-simple",
+    "fr": "wikipedia-fr",
+    "en": "wikipedia-en",
+}
+
+
+def shipped_configs() -> Mapping[str, Path]:
+    """Every shipped config's file, by its name, such as ``movielens-100k/sogram``."""
+    installed = _PACKAGE / "configs"
+    folder = installed if installed.is_dir() else _PACKAGE.parent / "configs"
+    return {f"{path.parent.name}/{path.stem}": path for path in sorted(folder.glob("*/*.yaml"))}
+
+
+def find_config(file: Path) -> Path:
+    """The file that ``--config`` names: itself where it exists, else the shipped config of that name.
+
+    Args:
+        file: a path, or a shipped config's name with or without ``configs/`` and ``.yaml``.
+
+    Raises:
+        ConfigError: when it is neither, with the shipped names nearest to it.
+    """
+    is_folder = os.path.isdir(file)  # unlike pathlib's, false for a name that the system cannot even look up
+    if os.path.exists(file) and not is_folder:
+        return file
+    shipped = shipped_configs()
+    name = file.as_posix().removeprefix("configs/").removesuffix(".yaml")
+    if name in shipped:
+        return shipped[name]
+    problem = "is a folder, no file" if is_folder else "no such file"
+    if file.is_absolute():
+        raise ConfigError(f"{file}: {problem}")
+    near = [other for other in shipped if other.startswith(f"{name}/")]
+    near = near or difflib.get_close_matches(name, shipped, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"they are {', '.join(_datasets(shipped))}"
+    raise ConfigError(f"{file}: {problem}, and no config of that name comes with gramrun; {hint}")
+
+
+def config_for(corpus: str) -> str:
+    """The name of the shipped config to begin with on a corpus: its own dataset's, or a like one's.
+
+    Args:
+        corpus: what `gramrun prepare` calls it.
+    """
+    alike = _ALIKE.get(corpus.partition("-")[0], "movielens-100k")
+    return next(name for name in (f"{corpus}/sogram", f"{alike}/sogram") if name in shipped_configs())
+
+
+def _datasets(names: Mapping[str, Path]) -> list[str]:
+    """One entry for each dataset, such as ``enwik8/...``."""
+    return list(dict.fromkeys(f"{name.partition('/')[0]}/..." for name in names))

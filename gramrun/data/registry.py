@@ -1,0 +1,236 @@
+"""The corpora that `gramrun prepare` knows: for each family, how its raw data are found and read."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from gramrun.base.errors import InputError
+from gramrun.base.files import sha256_of
+from gramrun.config import PrepareConfig
+from gramrun.data import atomic, movielens, sources, synthetic
+from gramrun.data.corpus import Corpus
+from gramrun.data.raw_files import RawFiles
+from gramrun.data.wikipedia import corpus as wikipedia
+from gramrun.data.wikipedia import planted
+from gramrun.data.wikipedia.enwik8 import locate_enwik8
+from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml
+from gramrun.data.wikipedia.published import verify
+from gramrun.data.wikipedia.records import Wiki
+from gramrun.data.wikipedia.sources import WIKIS, locate_wikipedia
+from gramrun.data.wikipedia.sql_wiki import SqlWiki
+from gramrun.data.wikipedia.xml_wiki import XmlWiki
+
+DOWNLOADS = Path("data/raw")
+# The share of validation pairs (paper, Sections 4.1 and E).
+MOVIELENS_FRACTION = 0.2
+WIKIPEDIA_FRACTION = 0.1
+
+OnRead = Callable[[int | None], object]  # takes how many bytes were read
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Raw data that were found.
+
+    Attributes:
+        read: reads them.
+        inputs: what they are: gives a checksum by name, after reading the files once.
+        sections: the sections of `PrepareConfig` that decide what is read, beside ``split``.
+        validation_fraction: where the configuration names none.
+        origin: where they come from, for the manifest.
+    """
+
+    read: Callable[[], Corpus]
+    inputs: Callable[[], Mapping[str, str]]
+    sections: tuple[str, ...]
+    validation_fraction: float
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    """Find the raw data of a corpus, downloading or making them if need be.
+
+    Args:
+        name: one of `CORPORA`.
+        config: what ``--set`` says.
+        source: where the raw data are; None to search.
+
+    Raises:
+        InputError: there is no such corpus, or its raw data cannot be used.
+        RunError: they cannot be downloaded or written.
+    """
+    if name not in CORPORA:
+        raise InputError(f"no corpus is called {name}; there are {', '.join(CORPORA)}")
+    return CORPORA[name](name, config, source)
+
+
+def _raw_folders() -> list[Path]:
+    named = os.environ.get("GRAMRUN_RAW")
+    return [*([Path(named)] if named else []), DOWNLOADS]
+
+
+def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    raw = sources.locate(name, source, _raw_folders(), DOWNLOADS)
+
+    def read() -> Corpus:
+        corpus = movielens.read(name, raw)
+        if not raw.verified:
+            _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
+        return corpus
+
+    return Found(read, lambda: movielens.content_sha256(name, raw), (), MOVIELENS_FRACTION, _origin(raw))
+
+
+def _shortfall(name: str, corpus: Corpus) -> str:
+    """Say so where ratings are missing: a file cut off between two lines reads like a whole one."""
+    official, read = sources.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
+    return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
+
+
+def _atomic(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    if source is None:
+        raise InputError(f"{name} needs --source: the folder with NAME.inter, NAME.item and NAME.user")
+    raw = atomic.find(source)
+    return Found(lambda: atomic.read(raw), lambda: raw.sha256, (), MOVIELENS_FRACTION, _origin(raw))
+
+
+def _synthetic(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    _refuse(name, source)
+    settings = config.synthetic.model_dump()
+    return Found(lambda: synthetic.generate(**settings), dict, ("synthetic",), MOVIELENS_FRACTION)
+
+
+def _wikipedia(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    files = locate_wikipedia(
+        name,
+        source,
+        _raw_folders(),
+        DOWNLOADS,
+        date=config.dump.date,
+        contact=config.dump.contact,
+        tables=_tables(config),
+    )
+    if not files.verified:
+        _log.warning("%s: not verified: %s", files.origin, files.note)
+    return _tables_found(name, config, files)
+
+
+def _wikipedia_sql(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    if source is None:
+        raise InputError(f"{name} needs --source: the folder with the tables of one dump")
+    files = verify(find_tables(source, None, config.dump.date), _tables(config))
+    return _tables_found(files.wiki or name, config, files)
+
+
+def _wikipedia_xml(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    if source is None:
+        raise InputError(f"{name} needs --source: an XML dump, such as …-pages-articles.xml.bz2")
+    file = find_xml(source)
+    return _xml_found(name, config, file, {"source": str(file)}, allow_cut_off=config.wikipedia.cut_off)
+
+
+def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    found = locate_enwik8(source, _raw_folders(), DOWNLOADS)
+    origin = {"source": str(found.path), "verified": found.verified, "verification": found.note}
+    if not found.verified:
+        _log.warning("%s: not verified: %s", found.path, found.note)
+    return _xml_found(name, config, found.path, origin, allow_cut_off=True)
+
+
+def _planted(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    _refuse(name, source)
+    chosen = config.planted.model_dump(exclude_none=True, exclude={"generation", "tables"})
+    wiki = replace(planted.SIZES[name], **chosen)
+    generation = str(config.planted.generation)
+    folder = config.planted.tables or DOWNLOADS / "planted" / f"{name}-{generation}"
+    planted.write_tables(wiki, folder, generation=generation, progress=True)
+    found = _tables_found(name, config, find_tables(folder))
+    return replace(found, sections=(*found.sections, "planted"))
+
+
+def _refuse(name: str, source: Path | None) -> None:
+    if source is not None:
+        raise InputError(f"{name} is made, not read; leave --source out")
+
+
+def _tables(config: PrepareConfig) -> tuple[str, ...]:
+    """The tables that the settings need."""
+    unused = () if config.wikipedia.categories else ("categorylinks", "page_props")
+    return tuple(table for table in TABLES if table not in unused)
+
+
+def _tables_found(name: str, config: PrepareConfig, files: DumpFiles) -> Found:
+    wiki = SqlWiki(name, files.origin, files.tables, categories=config.wikipedia.categories)
+    used = {table: files.tables[table] for table in wiki.used}
+    return _wiki_found(wiki.watched, used, config, _origin(files))
+
+
+def _xml_found(
+    name: str, config: PrepareConfig, file: Path, origin: Mapping[str, Any], *, allow_cut_off: bool = False
+) -> Found:
+    def wiki(on_read: OnRead) -> Wiki:
+        opened = XmlWiki(file, allow_cut_off=allow_cut_off, on_read=on_read)
+        opened.name = name
+        return opened
+
+    return _wiki_found(wiki, {file.name: file}, config, origin)
+
+
+def _wiki_found(
+    wiki: Callable[[OnRead], Wiki],
+    files: Mapping[str, Path],
+    config: PrepareConfig,
+    origin: Mapping[str, Any],
+) -> Found:
+    """What all dumps have in common: their checksums, and a progress bar over their bytes.
+
+    Args:
+        wiki: opens the dump; its argument gets how many bytes have been read since it was last called.
+        files: what will be read, by the names under which the checksums are kept.
+        config: what ``--set`` says.
+        origin: for the manifest.
+    """
+    settings = config.wikipedia
+    thresholds = wikipedia.Thresholds(
+        settings.min_links, settings.min_ngram_count, settings.min_category_count
+    )
+
+    def inputs() -> dict[str, str]:
+        return {name: sha256_of(file) for name, file in files.items()}
+
+    def read() -> Corpus:
+        total = sum(file.stat().st_size for file in files.values())
+        with tqdm(desc="reading", total=total, unit="B", unit_scale=True, disable=None) as bar:
+            return wikipedia.read(
+                wiki(bar.update),
+                thresholds,
+                categories=settings.categories,
+                bipartite=settings.graph == "titles",
+            )
+
+    return Found(read, inputs, ("wikipedia",), WIKIPEDIA_FRACTION, origin)
+
+
+def _origin(found: RawFiles | DumpFiles) -> dict[str, Any]:
+    return {"source": found.origin, "verified": found.verified, "verification": found.note}
+
+
+CORPORA: Mapping[str, Callable[[str, PrepareConfig, Path | None], Found]] = {
+    **dict.fromkeys(sources.CORPORA, _movielens),
+    **dict.fromkeys(WIKIS, _wikipedia),
+    "wikipedia-sql": _wikipedia_sql,
+    "wikipedia-xml": _wikipedia_xml,
+    "enwik8": _enwik8,
+    "atomic": _atomic,
+    "synthetic": _synthetic,
+    **dict.fromkeys(planted.SIZES, _planted),
+}

@@ -1,0 +1,71 @@
+r"""What noise in the Gramians costs, by the size of the corpus: no figure of the paper.
+
+It is the question that Section 4.3 leaves open, where the lift of SOGram over sampling differs by corpus.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from gramrun.runs.plotting.panels import (
+    ERROR_LABEL,
+    FONT_SIZE,
+    draw_lines,
+    empty_panels,
+    line_style,
+    put_legend,
+    require,
+)
+
+X_LABELS = {"ratio": "Gramian batch B / embedding dimension k", "error": ERROR_LABEL}
+_TOLERANCE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
+
+
+def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance: float) -> Figure:
+    r"""Loss of MAP@10 against B/k or against the measured Gramian error: a panel for each size, epochs and k.
+
+    The y axis is linear between plus and minus `tolerance`, whose line is drawn, and logarithmic beyond.
+
+    Args:
+        frame: a row for each run, with the columns ``items`` (of each side), ``epochs``, ``dim``
+            (k), ``estimator`` (label), ``batch`` (B), ``seed``, ``loss`` (fraction of the reference's MAP@10)
+            and ``error`` (relative error of its Gramians).
+        x: what the x axis is, ``ratio`` (B/k) or ``error``.
+        tolerance: the loss that counts as none.
+
+    Raises:
+        InputError: if the frame is empty or lacks a column.
+    """
+    require(frame, ("items", "epochs", "dim", "estimator", "batch", "seed", "loss", "error"))
+    frame = frame.assign(
+        step=frame["batch"], ratio=frame["batch"] / frame["dim"], percent=100 * frame["loss"]
+    )
+    corpora = sorted(set(zip(frame["items"], frame["epochs"], strict=True)))
+    dims = sorted(frame["dim"].unique())
+    figure, axes = empty_panels(len(dims), len(corpora), share_y="all")
+    styles = {label: line_style(i) for i, label in enumerate(dict.fromkeys(frame["estimator"]))}
+    for row, dim in enumerate(dims):
+        for column, (size, epochs) in enumerate(corpora):
+            panel = axes[row][column]
+            own = (frame["items"] == size) & (frame["epochs"] == epochs) & (frame["dim"] == dim)
+            shown = frame[own]
+            panel.set_visible(not shown.empty)
+            panel.set_xscale("log", base=4 if x == "ratio" else 10)
+            panel.set_yscale("symlog", linthresh=100 * tolerance)
+            panel.axhline(100 * tolerance, **_TOLERANCE)
+            panel.axhline(0, color="0.35", linewidth=0.8)
+            draw_lines(panel, shown, "estimator", styles, x, "percent")
+            trained = f"{epochs} epoch{'s' * (epochs != 1)}"
+            panel.set_title(f"{size:,} × {size:,} items, {trained}, k = {dim}", fontsize=FONT_SIZE)
+            panel.set_xlabel(X_LABELS[x], fontsize=FONT_SIZE)
+            panel.set_ylabel("loss of MAP@10 (%)", fontsize=FONT_SIZE)
+            for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    key = {f"a loss of {tolerance:.0%}": _TOLERANCE}
+    seeds = frame.groupby(["items", "epochs", "dim", "estimator", "batch"])["seed"].nunique()
+    put_legend(figure, styles | key, seeds, len(corpora))
+    return figure

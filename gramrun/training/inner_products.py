@@ -1,0 +1,145 @@
+r"""How inner products are distributed as training goes on (paper, Appendix B, its figure of distributions).
+
+At each evaluation, ``inner_products.csv`` gets a row for each of three kinds of N pairs:
+
+    train        ⟨u_i, v_i⟩ of training pairs i, which are observed (the paper's i = j)
+    validation   ⟨u_i, v_i⟩ of validation pairs i, which are observed too, but were not trained on
+    random       ⟨u_i, v_j⟩ of training pairs i and j drawn independently
+
+A random pair is drawn as the paper's gravity term weighs it, an item as often as it occurs in the training
+pairs: the mean of its square estimates g = (1/n²) sum_ij ⟨u_i, v_j⟩². The pairs are drawn once, with
+replacement, by ``evaluation.seed`` alone: all evaluations, and all runs with that seed, see the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gramrun.base.csv_rows import append_rows, keep_rows
+from gramrun.data.shards import PreparedCorpus
+from gramrun.model.embedding import embed_in_chunks
+from gramrun.model.towers import TwoTower
+from gramrun.runs.directory import INNER_PRODUCTS, Run
+from gramrun.training.trainer import Trainer
+
+KINDS = ("train", "validation", "random")
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+COLUMNS = ("step", "epoch", "pairs", "count", "mean", "sd", *(f"q{q:g}" for q in QUANTILES))
+
+_PAIRS_AT_ONCE = 65_536
+_STREAM = 2  # of evaluation.seed; its streams 0 and 1 choose candidates and left items
+
+Items = NDArray[np.int64]
+
+
+class InnerProducts:
+    """Writes a run's ``inner_products.csv``; does nothing where ``evaluation.inner_products`` is 0.
+
+    Args:
+        run: the run.
+        corpus: what it trains on.
+        step: where it goes on; later rows are dropped, as a resumed run writes them again.
+    """
+
+    def __init__(self, run: Run, corpus: PreparedCorpus, step: int) -> None:
+        self._path = run.path / INNER_PRODUCTS
+        settings = run.config.evaluation
+        self._pairs: dict[str, tuple[Items, Items]] = {}
+        if settings.inner_products:
+            self._pairs = draw_pairs(corpus, settings.inner_products, settings.seed)
+            keep_rows(self._path, COLUMNS, step)
+
+    def record(self, trainer: Trainer) -> None:
+        """Append a row for each kind of pairs under the trainer's current parameters."""
+        if not self._pairs:
+            return
+        place = {"step": trainer.step, "epoch": trainer.epoch}
+        rows = [
+            {**place, "pairs": kind, **describe(products)}
+            for kind, products in inner_products(trainer.model, self._pairs).items()
+        ]
+        append_rows(self._path, COLUMNS, rows)
+
+
+def draw_pairs(corpus: PreparedCorpus, count: int, seed: int) -> dict[str, tuple[Items, Items]]:
+    """Draw `count` pairs of each kind, with replacement.
+
+    Args:
+        corpus: for its pairs.
+        count: N.
+        seed: alone decides.
+
+    Returns:
+        Left and right item ids of each of `KINDS`, int64, shape (N,); without ``validation`` where the corpus
+        has no such pairs.
+    """
+    random = np.random.default_rng((seed, _STREAM))
+    train, validation = corpus.train, corpus.validation
+    observed, left, right = (random.integers(len(train), size=count) for _ in range(3))
+    drawn = {
+        "train": (train.left[observed], train.right[observed]),
+        "random": (train.left[left], train.right[right]),
+    }
+    if len(validation):
+        held_out = random.integers(len(validation), size=count)
+        drawn["validation"] = (validation.left[held_out], validation.right[held_out])
+    return {
+        kind: (drawn[kind][0].astype(np.int64), drawn[kind][1].astype(np.int64))
+        for kind in KINDS
+        if kind in drawn
+    }
+
+
+@torch.no_grad()
+def inner_products(model: TwoTower, pairs: dict[str, tuple[Items, Items]]) -> dict[str, NDArray[np.float64]]:
+    """Embed each item of the pairs once, and leave the model unchanged.
+
+    Args:
+        model: the towers.
+        pairs: left and right item ids by kind, as `draw_pairs` gives them.
+
+    Returns:
+        ⟨u, v⟩ of every pair, float64, shape (N,), by kind.
+    """
+    left_items, right_items = (
+        np.unique(np.concatenate(sides)) for sides in zip(*pairs.values(), strict=True)
+    )
+    u = _embedded(model, model.left_embeddings, left_items)
+    v = _embedded(model, model.right_embeddings, right_items)
+    return {
+        kind: _products(u, np.searchsorted(left_items, left), v, np.searchsorted(right_items, right))
+        for kind, (left, right) in pairs.items()
+    }
+
+
+def describe(products: NDArray[np.float64]) -> dict[str, Any]:
+    """Count, mean, standard deviation and `QUANTILES` of inner products: columns of the file."""
+    quantiles = np.quantile(products, QUANTILES)
+    return {
+        "count": len(products),
+        "mean": float(products.mean()),
+        "sd": float(products.std()),
+        **{f"q{q:g}": float(value) for q, value in zip(QUANTILES, quantiles, strict=True)},
+    }
+
+
+def _embedded(model: TwoTower, embed: Callable[[Tensor], Tensor], items: Items) -> NDArray[np.float64]:
+    device = next(model.parameters()).device
+    return embed_in_chunks(embed, torch.from_numpy(items).to(device)).double().cpu().numpy()
+
+
+def _products(
+    u: NDArray[np.float64], left: Items, v: NDArray[np.float64], right: Items
+) -> NDArray[np.float64]:
+    """Row by row; the gathered rows of some pairs at a time, as those of all could fill the memory."""
+    products = np.empty(len(left))
+    for start in range(0, len(left), _PAIRS_AT_ONCE):
+        some = slice(start, start + _PAIRS_AT_ONCE)
+        products[some] = np.einsum("pk,pk->p", u[left[some]], v[right[some]])
+    return products

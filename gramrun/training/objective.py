@@ -1,0 +1,224 @@
+"""What a step minimises: an observed-pair loss and a term over all pairs, known by estimated Gramians.
+
+    gravity          (1/n) sum_i ℓ(⟨u_i, v_i⟩, s_i) + λ g              (paper, equation 6; Appendix C's prior)
+    taylor-softmax   (1/n) sum_i [−log h(⟨u_i, v_i⟩) + λ log Z(u_i)]   (`gramrun.gramian.taylor_softmax`)
+    batch-softmax    the logQ-corrected softmax over the batch's own right items, what others use
+
+An objective says what the two estimators are to observe of a batch (`statistics`), and makes the scalar whose
+gradient is the step (`terms`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gramrun.base.errors import ConfigError
+from gramrun.config import RunConfig
+from gramrun.data.shards import PreparedCorpus
+from gramrun.gramian import taylor_softmax
+from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.estimator import GramianEstimator
+from gramrun.gramian.low_rank_prior import LowRankPrior
+from gramrun.gramian.population import Population
+from gramrun.gramian.surrogate import GravitySide, gravity, gravity_surrogate
+from gramrun.model.losses import squared_error
+from gramrun.training.batch_softmax import batch_softmax_loss
+from gramrun.training.priors import make_prior, prior_rank
+
+
+@dataclass(frozen=True)
+class GradientBatch:
+    """The batch B' under the current parameters.
+
+    Attributes:
+        left_items: int64, shape (B',).
+        right_items: int64, shape (B',).
+        left: u, shape (B', k), requiring gradients.
+        right: v, shape (B', k), requiring gradients.
+        target: s, shape (B',), or 1 for all.
+        left_importance: shape (B',), or None for 1 (`gramrun.gramian.population`).
+        right_importance: the same for the right items.
+    """
+
+    left_items: Tensor
+    right_items: Tensor
+    left: Tensor
+    right: Tensor
+    target: Tensor | float
+    left_importance: Tensor | None
+    right_importance: Tensor | None
+
+
+class Objective(ABC):
+    """Base of the objectives.
+
+    Attributes:
+        companion_dim: r, how many companions the estimators track beside the embeddings.
+    """
+
+    companion_dim: int = 0
+
+    def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
+        """What the estimator of `side` observes of a batch.
+
+        Args:
+            side: ``left`` or ``right``.
+            batch: the side's plain embeddings.
+            other: the right side's estimator where `side` is left, and None where it is right.
+        """
+        return batch
+
+    @abstractmethod
+    def terms(
+        self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
+    ) -> tuple[Tensor, Tensor]:
+        """The observed-pair loss and the surrogate of the term over all pairs, two scalars."""
+
+    def penalty(self, left_moments: Tensor, right_moments: Tensor) -> float | None:
+        """The term over all pairs, from moments of shape (k, k + r); None where they do not determine it."""
+        return None
+
+
+class Gravity(Objective):
+    """The paper's objective, with a prior of rank 0 or more.
+
+    Args:
+        prior: the low-rank prior p_xy = ⟨q_x, r_y⟩, or None for 0.
+        prior_gravity: ⟨G_q, G_r⟩, the constant term of g.
+    """
+
+    def __init__(self, prior: LowRankPrior | None, prior_gravity: float = 0.0) -> None:
+        self.prior = prior
+        self.prior_gravity = prior_gravity
+        self.companion_dim = 0 if prior is None else prior.rank
+
+    def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
+        """The embeddings, with the items' prior vectors as companions."""
+        if self.prior is None:
+            return batch
+        vectors = self.prior.left if side == "left" else self.prior.right
+        return replace(batch, companions=vectors[batch.items])
+
+    def terms(
+        self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
+    ) -> tuple[Tensor, Tensor]:
+        """Squared error, and ĝ."""
+        prior = self.prior
+        q = None if prior is None else prior.left[batch.left_items]
+        r = None if prior is None else prior.right[batch.right_items]
+        surrogate = gravity_surrogate(
+            GravitySide(batch.left, batch.left_importance, q),
+            GravitySide(batch.right, batch.right_importance, r),
+            left.gramian,
+            right.gramian,
+            left.cross,
+            right.cross,
+        )
+        return squared_error(batch.left, batch.right, batch.target), surrogate
+
+    def penalty(self, left_moments: Tensor, right_moments: Tensor) -> float:
+        """g = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩."""
+        k = len(left_moments)
+        u, v = left_moments.double(), right_moments.double()
+        cross = (u[:, k:] * v[:, k:]).sum()
+        return float(gravity(u[:, :k], v[:, :k]) - 2 * cross) + self.prior_gravity
+
+
+class TaylorSoftmax(Objective):
+    """The Taylor softmax over all right items."""
+
+    companion_dim = 1
+
+    def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
+        """The right rows with a companion 1; the left rows scaled by 1/√Z, with that as their companion."""
+        if side == "right":
+            return replace(batch, companions=torch.ones_like(batch.embeddings[:, :1]))
+        assert other is not None
+        rows, scale = taylor_softmax.left_rows(batch.embeddings, other.cross[:, 0], other.gramian)
+        return replace(batch, embeddings=rows, companions=scale)
+
+    def terms(
+        self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
+    ) -> tuple[Tensor, Tensor]:
+        """−log h, and the surrogate of log Z."""
+        surrogate = taylor_softmax.partition_surrogate(
+            GravitySide(batch.left),
+            GravitySide(batch.right, batch.right_importance),
+            left.gramian,
+            right.gramian,
+            left.cross[:, 0],
+            right.cross[:, 0],
+        )
+        return taylor_softmax.observed_loss(batch.left, batch.right), surrogate
+
+
+class BatchSoftmax(Objective):
+    """The logQ-corrected in-batch softmax, a baseline.
+
+    Args:
+        right_log_probability: float32, shape (right items,). log(f_y / n), by which a batch holds y.
+        temperature: scores are ⟨u, v⟩ / temperature.
+    """
+
+    def __init__(self, right_log_probability: Tensor, temperature: float) -> None:
+        self.right_log_probability = right_log_probability
+        self.temperature = temperature
+
+    def terms(
+        self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
+    ) -> tuple[Tensor, Tensor]:
+        """The whole softmax loss, and 0."""
+        items = batch.right_items
+        log_probability = self.right_log_probability[items]
+        loss = batch_softmax_loss(batch.left, batch.right, items, log_probability, self.temperature)
+        return loss, loss.new_zeros(())
+
+
+def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
+    """r, how many companions an item has under the objective of `config`.
+
+    Raises:
+        InputError: when the prior's file does not fit the corpus.
+        ConfigError: when its rank is beyond use.
+    """
+    if config.train.objective == "taylor-softmax":
+        return TaylorSoftmax.companion_dim
+    return prior_rank(config.train.prior, corpus)
+
+
+def make_objective(
+    config: RunConfig, corpus: PreparedCorpus, left: Population, right: Population
+) -> Objective:
+    """Make the objective that ``config.train`` names, over the two sides' populations.
+
+    Raises:
+        InputError: when the prior's file does not fit the corpus.
+        ConfigError: when its rank or its size is beyond use.
+    """
+    device = left.item_weights.device
+    match config.train.objective:
+        case "taylor-softmax":
+            return TaylorSoftmax()
+        case "batch-softmax":
+            frequency = torch.from_numpy(corpus.right_frequency).double()
+            log_probability = (frequency / frequency.sum()).log().float().to(device)
+            return BatchSoftmax(log_probability, config.train.temperature)
+    prior = make_prior(config.train.prior, corpus, target=config.train.target, seed=config.train.seed)
+    if prior is None:
+        return Gravity(None)
+    prior = LowRankPrior(prior.left.to(device), prior.right.to(device))
+    q, r = (
+        weighted_moments(
+            [GramianBatch(torch.arange(len(rows), device=device), rows)], population.item_weights
+        )
+        for rows, population in ((prior.left, left), (prior.right, right))
+    )
+    prior_gravity = float((q * r).sum())
+    if not math.isfinite(prior_gravity):
+        raise ConfigError("train.prior is so large that its own gravity is not finite; scale it down")
+    return Gravity(prior, prior_gravity)

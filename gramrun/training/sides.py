@@ -1,0 +1,92 @@
+"""One side of the corpus as training sees it: how to embed it, what its Gramian averages, its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gramrun.base.processes import ALONE, Processes
+from gramrun.data.batches import step_generator
+from gramrun.data.index_stream import IndexStream
+from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.population import Population
+from gramrun.model.embedding import EMBED_CHUNK, embed_in_chunks
+
+
+@dataclass(frozen=True)
+class TrainingSide:
+    """One side.
+
+    Attributes:
+        name: ``left`` or ``right``.
+        items: how many items it has.
+        population: what its Gramian is the mean over.
+        embed: item ids, shape (B,), to embeddings under the current parameters, shape (B, k).
+        stream: its stream of Gramian batches (`gramrun.data.batches`).
+        processes: that train together. `drawn`, `reused` and `whole` give this one's part of a batch,
+            `chunks` whole ones.
+    """
+
+    name: str
+    items: int
+    population: Population
+    embed: Callable[[Tensor], Tensor]
+    stream: int
+    processes: Processes = ALONE
+    _streams: dict[tuple[int, int, int], IndexStream] = field(default_factory=dict, repr=False, compare=False)
+
+    @torch.no_grad()
+    def drawn(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
+        """Draw items x ~ w and embed them without a graph: the Gramian batch of one step."""
+        items, pairs = self.population.members(self._stream(seed, stream, size).batch(step))
+        items = self.processes.share(items)
+        pairs = None if pairs is None else self.processes.share(pairs)
+        return GramianBatch(items, self.embed(items), pairs=pairs)
+
+    def _stream(self, seed: int, stream: int, size: int) -> IndexStream:
+        key = (seed, stream, size)
+        if key not in self._streams:
+            self._streams[key] = IndexStream(
+                lambda step: self.population.choose(step_generator(seed, stream, step), size),
+                self.population.pair_items.device,
+            )
+        return self._streams[key]
+
+    def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
+        """A batch of training pairs whose embeddings are known already, as a Gramian batch.
+
+        The gradient batch of the step before, |B| pairs of a shuffled epoch under θ(t−1), costs no forward
+        pass. It is unbiased for G(t−1), so its bias for G(t) is one step's drift, −(G(t) − G(t−1)). No pair
+        is in it twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below a drawn
+        batch's; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. Its dependence on the next
+        gradient batch is in `gramrun.gramian.estimator`.
+        """
+        pairs, embeddings = self.processes.share(pairs), self.processes.share(embeddings)
+        items = self.population.pair_items[pairs].long()
+        importance = self.population.importance
+        weights = None if importance is None else importance[items]
+        return GramianBatch(items, embeddings, pairs=pairs, importance=weights)
+
+    @torch.no_grad()
+    def embed_items(self, items: Tensor) -> Tensor:
+        """Embed any number of items without a graph: shape (len(items), k)."""
+        return embed_in_chunks(self.embed, items)
+
+    @torch.no_grad()
+    def chunks(self, items: Tensor) -> Iterator[GramianBatch]:
+        """Embed `items` chunk by chunk."""
+        for chunk in items.split(EMBED_CHUNK):
+            part = self.processes.share(chunk)
+            yield GramianBatch(part, self.embed(part)).each(self.processes.gather_uneven)
+
+    def whole(self) -> GramianBatch:
+        """All items of positive weight in one batch."""
+        items = self.processes.share(self.population.weighted_items)
+        return GramianBatch(items, self.embed_items(items))
+
+    def exact_gramian(self) -> Tensor:
+        """G of this side under the current parameters: float64, shape (k, k)."""
+        return weighted_moments(self.chunks(self.population.weighted_items), self.population.item_weights)

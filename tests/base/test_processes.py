@@ -1,0 +1,233 @@
+"""Several processes give what one gives: by arithmetic here, and by real processes that torchrun starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from replica import result
+
+from gramrun.base.errors import ConfigError
+from gramrun.base.processes import ALONE, Processes
+from gramrun.config.loading import dump_config
+from gramrun.gramian.batch import GramianBatch, batch_moments
+from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
+from gramrun.model.losses import squared_error
+from gramrun.training.trainer import Trainer, check_divides
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "synthetic" / "sogram.yaml"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+VARIANTS = {
+    "sampling": ["estimator.name=sampling"],
+    "sogram": ["estimator.name=sogram", "estimator.debias=true"],
+    "sagram-item": ["estimator.name=sagram", "estimator.rebuild_every=7"],
+    "sagram-pair": ["estimator.name=sagram", "estimator.beta=1/n", "estimator.cache=pair",
+                    "train.gamma_left=1", "train.gamma_right=1"],
+    "control-variate": ["estimator.name=control-variate", "estimator.alpha=0.1"],
+    "exact": ["estimator.name=exact", "train.gamma_left=0.5"],
+    "free-batch": ["estimator.batch=previous", "estimator.gramian_batch_size=64", "estimator.alpha=0.1"],
+    "hidden": ["model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01", "model.bag=mean"],
+    "plain": ["train.engine=plain", "model.hidden=[6]", "train.dense_learning_rate=0.01"],
+    "sgd": ["train.optimizer=sgd", "train.learning_rate=0.1"],
+    "adam": ["train.optimizer=adam", "train.learning_rate=0.01"],
+    "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1"],
+    "stopped": ["estimator.name=sagram", "train.steps=400", "evaluation.every=100", "train.checkpoint_every=20"],
+    "prior": ["train.prior={name: svd, rank: 3}", "estimator.name=sagram"],
+}  # fmt: skip
+
+
+@given(length=st.integers(0, 1000), count=st.integers(1, 50))
+def test_parts_are_the_whole_and_as_even_as_can_be(length, count):
+    rows = torch.arange(length)
+    parts = [Processes(rank, count).share(rows) for rank in range(count)]
+    assert torch.equal(torch.cat(parts), rows)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def random_batch(size, k=5, r=2):
+    random = torch.Generator().manual_seed(0)
+    columns = [torch.randn(size, width, generator=random, dtype=torch.double) for width in (k, r, 1)]
+    return GramianBatch(torch.arange(size), *columns[:2], importance=columns[2].squeeze(1))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_mean_of_the_parts_moments_is_the_batchs(count):
+    batch = random_batch(24)
+    parts = [batch_moments(batch.each(Processes(rank, count).share)) for rank in range(count)]
+    torch.testing.assert_close(sum(parts) / count, batch_moments(batch), rtol=1e-14, atol=1e-14)
+
+
+def test_moments_of_all_processes_come_before_those_of_the_rows():
+    batch = random_batch(8)
+    known = GramianBatch(batch.items, batch.embeddings, moments=torch.eye(5))
+    assert torch.equal(batch_moments(known), torch.eye(5))
+    assert batch_moments(known.first(4)).allclose(batch.embeddings[:4].T @ batch.embeddings[:4] / 4)
+
+
+def test_sum_of_the_parts_gradients_is_the_batchs():
+    random = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(12, 3, generator=random, dtype=torch.double) for _ in range(2))
+    gramians = [m @ m.T for m in (torch.randn(3, 3, generator=random, dtype=torch.double) for _ in range(2))]
+
+    def gradient(processes):
+        u, v = (processes.share(rows).clone().requires_grad_() for rows in (left, right))
+        objective = squared_error(u, v, 1.0) + gravity_surrogate(GravitySide(u), GravitySide(v), *gramians)
+        (objective / processes.count).backward()
+        return torch.cat([u.grad, v.grad], 1)
+
+    parts = [gradient(Processes(rank, 4)) for rank in range(4)]
+    torch.testing.assert_close(torch.cat(parts), gradient(ALONE), rtol=1e-14, atol=1e-14)
+
+
+def test_what_does_not_divide_is_refused(make_config):
+    check_divides(make_config(), 2)
+    check_divides(make_config("train.batch_size=63"), 1)
+    for setting, words in (
+        ("train.batch_size=63", "train.batch_size is 63; make it a multiple of the 2 processes"),
+        ("estimator.gramian_batch_size=31", "estimator.gramian_batch_size is 31; make it a multiple"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            check_divides(make_config(setting), 2)
+    softmax = make_config("train.objective=batch-softmax", "estimator.name=none")
+    with pytest.raises(ConfigError, match="train it in one process"):
+        check_divides(softmax, 2)
+
+
+@pytest.fixture(scope="module")
+def trained(corpus_path, tmp_path_factory):
+    """A function: (result of rank 0, of rank 1) of a variant; all are trained by one start of two processes."""
+    folder = tmp_path_factory.mktemp("replicas")
+
+    def train(make_config, variant):
+        if not any(folder.iterdir()):
+            for name, settings in VARIANTS.items():
+                (folder / f"{name}.yaml").write_text(dump_config(make_config(*settings)))
+            command = [*TORCHRUN, str(ROOT / "tests" / "replica.py"), str(folder)]
+            done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+        return [torch.load(folder / f"{variant}.rank{rank}.pt") for rank in (0, 1)]
+
+    return train
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "stopped"])
+def test_two_processes_equal_one(trained, make_config, corpus, variant):
+    first, second = trained(make_config, variant)
+    assert first["hash"] == second["hash"]
+    assert len(first["losses"]) == 40
+    alone = result(Trainer(make_config(*VARIANTS[variant]), corpus))
+    assert alone["parameters"][0].abs().max() > 0.1
+    for name in ("losses", "moments", "parameters"):
+        torch.testing.assert_close(first[name], alone[name], rtol=1e-4, atol=2e-5)
+
+
+def test_a_replica_that_differs_in_one_bit_is_noticed_by_all(trained, make_config):
+    for kept in trained(make_config, "sogram"):
+        assert kept["complaint"].startswith("step 40: the processes no longer have the same parameters")
+
+
+def test_flags_that_one_process_sets_are_set_for_all(trained, make_config):
+    assert [kept["flags"] for kept in trained(make_config, "sogram")] == [(True, True, False)] * 2
+    assert ALONE.any(True, False) == (True, False)
+
+
+def start(folder, *arguments):
+    """Start gramrun in two processes in `folder`."""
+    command = [*TORCHRUN, "-m", "gramrun", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def lines_of_gramrun(process):
+    """What gramrun itself said, once all processes have ended."""
+    out, err = process.communicate(timeout=120)
+    assert 'File "' not in err.split("elastic")[0], err  # no traceback of gramrun's own
+    return [line for line in (out + err).splitlines() if line.startswith(("gramrun: ", "wrote "))]
+
+
+def pids_by_rank(process):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = {}
+    for child in map(int, children):
+        names = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        ranks |= {int(name.removeprefix(b"RANK=")): child for name in names if name.startswith(b"RANK=")}
+    return ranks
+
+
+def checkpoints(run):
+    return {path.name for path in run.glob("checkpoints/step-*.pt")}
+
+
+def wait_for_a_checkpoint(process, run, known=frozenset()):
+    while process.poll() is None and not checkpoints(run) - known:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+
+
+def status(run):
+    return json.loads((run / "manifest.json").read_text())["status"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
+def test_stopped_in_every_way_and_resumed(trained, make_config, tmp_path):
+    """Ctrl-C saves once; the death of one process ends all by one line; a kill of all is survived too."""
+    run, config = tmp_path / "run", tmp_path / "config.yaml"
+    straight, _ = trained(make_config, "stopped")
+    config.write_text(dump_config(make_config(*VARIANTS["stopped"])))
+
+    process = start(tmp_path, "train", "--config", config, "--output", "run")
+    wait_for_a_checkpoint(process, run)
+    process.send_signal(signal.SIGINT)
+    (line,) = lines_of_gramrun(process)
+    assert "state saved; go on with `gramrun train --output run --resume`" in line
+    assert status(run) == "interrupted"
+
+    process = start(tmp_path, "train", "--output", "run", "--resume")
+    wait_for_a_checkpoint(process, run, checkpoints(run))
+    os.kill(pids_by_rank(process)[1], signal.SIGKILL)
+    (line,) = lines_of_gramrun(process)
+    assert line.startswith("gramrun: run: lost the other processes of this run")
+    assert status(run) == "failed"
+
+    process = start(tmp_path, "train", "--output", "run", "--resume")
+    wait_for_a_checkpoint(process, run, checkpoints(run))
+    for pid in pids_by_rank(process).values():
+        os.kill(pid, signal.SIGKILL)
+    assert lines_of_gramrun(process) == []
+
+    (line,) = lines_of_gramrun(start(tmp_path, "train", "--output", "run", "--resume"))
+    assert line.startswith("wrote run: step 400")
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [100, 200, 300, 400]
+    means = straight["losses"].double().view(4, 100).mean(1)
+    torch.testing.assert_close(
+        torch.tensor([record["loss"] for record in records]).double(), means, rtol=1e-6, atol=0
+    )
+    saved = torch.load(run / "checkpoints" / "step-000000400.pt")["trainer"]["model"].values()
+    assert all(torch.equal(*pair) for pair in zip(saved, straight["parameters"], strict=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gram-error", "--config", CONFIG], "gramrun: gramrun gram-error is for one process; leave torchrun out"),
+        (["train", "--config", CONFIG], "gramrun: data/synthetic: no prepared corpus here"),
+    ],
+    ids=["gram-error", "train"],
+)  # fmt: skip
+@pytest.mark.slow
+def test_errors_are_one_line_though_all_processes_meet_them(tmp_path, arguments, words):
+    process = start(tmp_path, *arguments)
+    (line,) = lines_of_gramrun(process)
+    assert line.startswith(words)
+    assert process.returncode != 0
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,313 @@
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gramrun.base.errors import ConfigError
+from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
+from gramrun.config.estimator import EstimatorName
+from gramrun.config.loading import config_hash, dump_config, load_config
+from gramrun.data.wikipedia.schemas import GENERATIONS
+from gramrun.gramian import ESTIMATOR_NAMES
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+TEXT = """\
+data:
+  path: data/x
+estimator:
+  name: sogram
+  alpha: 0.1
+train:
+  epochs: 2
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_overrides_are_applied_in_order(file):
+    config = load_config(
+        RunConfig, file, ["estimator.alpha=0.5", "estimator.alpha=0.25", "model.hidden=[8, 4]"]
+    )
+    assert config.estimator.alpha == 0.25
+    assert config.model.hidden == (8, 4)
+
+
+def test_steps_and_epochs_replace_each_other(file):
+    config = load_config(RunConfig, file, ["train.steps=7"])
+    assert (config.train.steps, config.train.epochs) == (7, None)
+    back = load_config(RunConfig, file, ["train.steps=7", "train.epochs=3"])
+    assert (back.train.steps, back.train.epochs) == (None, 3)
+
+
+def test_dump_reads_back_to_the_same(file, tmp_path):
+    config = load_config(
+        RunConfig,
+        file,
+        [
+            "evaluation.every=2 epochs",
+            "estimator.beta=1/n",
+            "train.checkpoint_every=50",
+            "train.prior={name: file, path: priors/p.npz}",
+        ],
+    )
+    assert config.train.prior.path == Path("priors/p.npz")
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(dump_config(config))
+    assert load_config(RunConfig, copy) == config
+    assert config_hash(load_config(RunConfig, copy)) == config_hash(config)
+    assert config_hash(load_config(RunConfig, copy, ["train.seed=1"])) != config_hash(config)
+
+
+def test_configs_are_frozen(file):
+    with pytest.raises(ValidationError):
+        load_config(RunConfig, file).train.seed = 3
+
+
+BAD_OVERRIDES = {
+    "estimater.alpha=1": "--set estimater.alpha=1: unknown key estimater; did you mean estimator?",
+    "estimator.alpah=1": "--set estimator.alpah=1: unknown key estimator.alpah; did you mean estimator.alpha?",
+    "alpha=1": "--set alpha=1: unknown key alpha; did you mean estimator.alpha?",
+    "estimator.alpha=0": "--set estimator.alpha=0: estimator.alpha: input should be greater than 0 (given: 0)",
+    "estimator.alpha=1.5": "estimator.alpha: input should be less than or equal to 1 (given: 1.5)",
+    "estimator.alpha=x": "estimator.alpha: input should be a valid number",
+    "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram', ",
+    "train.gamma_left=1.1": "--set train.gamma_left=1.1: train.gamma_left: input should be less than or equal to 1",
+    "train.gamma_right=-0.1": "train.gamma_right: input should be greater than or equal to 0 (given: -0.1)",
+    "estimator.alpha_schedule={1: 1, 9: 1.5}": "estimator.alpha_schedule: alpha must lie in (0, 1], but at step 9 it is 1.5",
+    "estimator.alpha_schedule={1: 0}": "alpha must lie in (0, 1], but at step 1 it is 0",
+    "estimator.alpha_schedule={5: 0.1}": "a table must begin at step 1",
+    "estimator.alpha_schedule={}": "a table has whole numbers of steps and rates",
+    "estimator.alpha_schedule={1.5: 0.1}": "a table has whole numbers of steps and rates",
+    "estimator.alpha_schedule={1: a}": "a table has whole numbers of steps and rates",
+    "estimator.alpha_schedule=fast": "give constant, decaying, or a table of steps and rates",
+    "estimator={name: sogram, debias: true, start: exact}": "debias, start: exact and alpha_schedule: decaying all mend the zero start",
+    "estimator={name: sogram, debias: true, alpha_schedule: decaying}": "all mend the zero start; choose one",
+    "estimator.alpha_schedule={1: true}": "a table has whole numbers of steps and rates",
+    "estimator.alpha_schedule={1: 1, '1': 0.5}": "a table has whole numbers of steps and rates",
+    "gram_error.estimators=[{name: sogram}, {name: sogram, rebuild_every: 3}]": "gram_error.estimators holds SOGram α=0.01 twice at gramian_batch_size 1024",
+    "estimator={name: control-variate, batch: previous}": "control-variate needs a batch independent of the last step",
+    "estimator={name: sagram, batch: previous}": "caches of SAGA need a batch drawn independently of them",
+    "estimator={name: sogram, cache: item, batch: previous}": "caches of SAGA need a batch drawn independently",
+    "estimator={name: exact, batch: previous}": "exact observes the whole corpus",
+    "estimator={name: none}": "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0",
+    "estimator={name: sampling, batch: previous, gramian_batch_size: 7}": "gramian_batch_size must be train.batch_size",
+    "train.objective=batch-softmax": "batch-softmax has no Gramians; set estimator.name: none",
+    "train.gravity=-1": "train.gravity: input should be greater than or equal to 0 (given: -1)",
+    "train.batch_size=0": "train.batch_size: input should be greater than or equal to 1",
+    "train.epochs=null": "give exactly one of train.epochs and train.steps",
+    "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
+    "model.skip=true": "skip: true needs hidden layers",
+    "train.prior.name=svd": "train.prior: name: svd needs a rank; set train.prior.rank",
+    "train.prior.name=file": "train.prior: name: file needs a path; set train.prior.path",
+    "train.prior.rank=3": "train.prior: rank is for name: svd only; drop it, or set train.prior.name: svd",
+    "train.prior={name: svd, rank: 3, path: p.npz}": "train.prior: path is for name: file only",
+    "train.prior={name: file, rank: 3, path: p.npz}": "train.prior: rank is for name: svd only",
+    "train.prior={name: popularity, rank: 1}": "train.prior: rank is for name: svd only",
+    "train.prior={name: svd, rank: 0}": "train.prior.rank: input should be greater than or equal to 1 (given: 0)",
+    "train.prior.name=pop": "train.prior.name: input should be 'none', 'popularity', 'svd' or 'file'",
+    "train.prior=svd": "train.prior must be a section with keys of its own, not 'svd'",
+    "train.prior.rnk=3": "unknown key train.prior.rnk; did you mean train.prior.rank?",
+    "data=3": "data must be a section with keys of its own, not 3",
+    "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
+    "data.path=": "data.path must be a path, not None",
+    "estimator.rebuild_every=5 minutes": "--set estimator.rebuild_every=5 minutes: estimator.rebuild_every: minutes would let "
+    "the machine's speed change the result, and no resumed run would end like an uninterrupted one; give steps or epochs",
+    "gram_error.every=1 minute": "gram_error.every: minutes would let the machine's speed change the result",
+    "train.checkpoint_every=5 min": "nor like '1 epoch', '500 steps' or '5 minutes'",
+    "log.tensorbord=true": "unknown key log.tensorbord; did you mean log.tensorboard?",
+    "evaluation.every=1.5": "neither a number of steps nor like '1 epoch'",
+    "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
+    "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
+    "nonsense": "--set nonsense: must look like section.key=value",
+    "train.seed=[": "--set train.seed=[: the value is not valid YAML",
+    "gram_error.estimators.0.alpha=1": "has no entry 0",
+}
+
+
+@pytest.mark.parametrize("override", BAD_OVERRIDES)
+def test_bad_overrides_are_one_line(file, override):
+    with pytest.raises(ConfigError) as caught:
+        load_config(RunConfig, file, ["gram_error.estimators=[]", override])
+    assert BAD_OVERRIDES[override] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+BAD_FILES = {
+    "typo": (
+        TEXT.replace("alpha", "alpah"),
+        "line 5: unknown key estimator.alpah; did you mean estimator.alpha?",
+    ),
+    "section typo": (TEXT.replace("train:", "trian:"), "line 6: unknown key trian; did you mean train?"),
+    "wrong type": (
+        TEXT.replace("epochs: 2", "epochs: two"),
+        "line 7: train.epochs: input should be a valid number",
+    ),
+    "missing section": ("data: {path: x}\ntrain: {epochs: 1}\n", "estimator is missing"),
+    "twice": (TEXT + "  epochs: 3\n", "line 8: train.epochs is given twice (first on line 7)"),
+    "not YAML": (TEXT + "  [", "not valid YAML"),
+    "empty": ("", "must hold sections"),
+    "a list": ("- 1\n", "must hold sections"),
+    "nested list": (
+        TEXT + "gram_error:\n  estimators:\n    - {name: sogram}\n    - {name: sogram, alpha: 7}\n",
+        "line 11: gram_error.estimators.1.alpha",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_one_line_with_file_and_line(tmp_path, name):
+    text, expected = BAD_FILES[name]
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(RunConfig, path)
+    assert expected in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_binary_files(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(RunConfig, tmp_path / "absent.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
+        load_config(RunConfig, tmp_path / "b.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "expected"),
+    [
+        ("500", 10_000, 500),
+        ("1 epoch", 10_000, 10),
+        ("0.5 epochs", 10_000, 5),
+        ("0", 10_000, 0),
+        ("1 epoch", 10, 1),
+    ],
+)
+def test_intervals(text, pairs, expected):
+    assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
+
+
+@given(
+    st.integers(0, 10**12).map("{} steps".format)
+    | st.decimals(0, 10**6, places=9).map("{:f} epochs".format)
+    | st.decimals(0, 10**6, places=9).map("{:f} minutes".format)
+)
+def test_an_interval_reads_back_what_it_writes(text):
+    interval = TimedInterval.model_validate(text)
+    assert TimedInterval.model_validate(str(interval)) == interval
+    assert interval.unit == text.split()[1]
+
+
+def test_minutes_are_no_number_of_steps():
+    with pytest.raises(ValueError, match="5 minutes are no number of steps"):
+        TimedInterval.model_validate("5 minutes").steps(pairs=10, batch_size=1)
+
+
+def test_the_log_is_no_part_of_what_is_hashed(file):
+    plain, logged = (load_config(RunConfig, file, [f"log.tensorboard={on}"]) for on in ("false", "true"))
+    assert plain != logged
+    assert config_hash(plain) == config_hash(logged)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("estimator={name: sagram, cache: pair}", "cache: pair needs train.gamma_left and gamma_right of 1"),
+        ("train.objective=taylor-softmax", "is a mean over pairs; set train.gamma_left: 1"),
+    ],
+)
+def test_what_needs_the_weights_of_the_paper(file, override, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(RunConfig, file, ["gram_error.estimators=[]", "train.gamma_left=0.5", override])
+    assert str(caught.value).startswith(f"{file}: ")
+    load_config(RunConfig, file, ["gram_error.estimators=[]", override])
+
+
+def test_schedules_survive_their_yaml(file, tmp_path):
+    config = load_config(RunConfig, file, ["estimator.alpha_schedule={1: 1, 100: 0.1}"])
+    assert config.estimator.alpha_schedule == {1: 1.0, 100: 0.1}
+    (tmp_path / "again.yaml").write_text(dump_config(config))
+    assert load_config(RunConfig, tmp_path / "again.yaml") == config
+
+
+def test_estimator_names_are_those_of_the_package():
+    assert get_args(EstimatorName) == ESTIMATOR_NAMES
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_shipped_configs_are_valid(path):
+    if "\nbaseline:" in path.read_text(encoding="utf-8"):
+        baseline = load_config(BaselineConfig, path)
+        assert baseline.data.path == Path("data") / path.parent.name
+        assert baseline.baseline.name == path.stem
+        return
+    config = load_config(RunConfig, path)
+    assert config.data.path == Path("data") / path.parent.name
+    if path.stem.startswith("paper"):
+        assert not config.model.skip, "the skip path is not the paper's"
+        assert (config.train.gamma_left, config.train.gamma_right) == (1, 1)
+
+
+def test_baselines_have_their_own_keys(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("data: {path: d}\nbaseline: {name: exact-als}\n")
+    changed = load_config(BaselineConfig, file, ["baseline.gamma_right=0.5"])
+    assert changed.baseline.label == "exact ALS λ=30 γ=0,0.5"
+    for override, message in {
+        "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
+        "baseline.gamma_left=1.5": "baseline.gamma_left: input should be less than or equal to 1 (given: 1.5)",
+        "baseline.gravity=-1": "baseline.gravity: input should be greater than or equal to 0 (given: -1)",
+        "baseline.confidence=0": "baseline.confidence: input should be greater than 0 (given: 0)",
+        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als' or 'exact-als'",
+        "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            load_config(BaselineConfig, file, [override])
+        assert f"--set {override}: {message}" in str(caught.value)
+
+
+def test_prepare_has_its_own_keys():
+    assert load_config(PrepareConfig, None, ["split.seed=3"]).split.seed == 3
+    with pytest.raises(ConfigError, match="did you mean split.seed"):
+        load_config(PrepareConfig, None, ["split.sed=3"])
+    with pytest.raises(ConfigError, match="pairs_per_left_item cannot exceed right_items"):
+        load_config(PrepareConfig, None, ["synthetic.right_items=5"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "date"),
+    [("20260101", "20260101"), ("'20260101'", "20260101"), ("2026-01-01", "20260101"), ("latest", "latest")],
+)
+def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
+    assert load_config(PrepareConfig, None, [f"dump.date={setting}"]).dump.date == date
+
+
+@pytest.mark.parametrize("setting", ["2026", "20260101.5", "soon", "true"])
+def test_what_is_no_date_is_refused(setting):
+    with pytest.raises(ConfigError, match="dump.date"):
+        load_config(PrepareConfig, None, [f"dump.date={setting}"])
+
+
+def test_the_generations_are_those_that_can_be_written():
+    for generation in GENERATIONS:
+        chosen = load_config(PrepareConfig, None, [f"planted.generation={generation}"]).planted.generation
+        assert str(chosen) == generation
+    with pytest.raises(ConfigError, match="planted.generation"):
+        load_config(PrepareConfig, None, ["planted.generation=2015"])
+
+
+def test_the_made_corpus_has_the_settings_of_the_real_one():
+    real = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "wikipedia-simple").iterdir()}
+    made = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "simple-scale").iterdir()}
+    assert made == {
+        name: text.replace("data/wikipedia-simple", "data/simple-scale") for name, text in real.items()
+    }

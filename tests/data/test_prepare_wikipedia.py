@@ -1,0 +1,375 @@
+"""Dumps of every generation through the whole of `gramrun prepare`, against what was planted in them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramrun.data import shards
+from gramrun.data.preparation import prepare_corpus
+from gramrun.data.wikipedia.planted import PlantedWiki, read_truth, write_tables
+from gramrun.data.wikipedia.schemas import GENERATIONS
+
+WIKI = PlantedWiki(
+    pages=600, links=9_000, words=60, categories=24, topics=6, hostile_titles=0.1, case_twins=0.05
+)
+NAME = "plantedwiki-20260101-{}.sql.gz"
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory):
+    """A folder of tables for each generation."""
+    folder = tmp_path_factory.mktemp("dumps")
+    for generation in GENERATIONS:
+        write_tables(WIKI, folder / generation, generation=generation)
+    return folder
+
+
+@pytest.fixture
+def dump(dumps, tmp_path):
+    """A copy that a test may damage, of the newest generation."""
+    return Path(
+        shutil.copytree(dumps / "2026", tmp_path / "dump", ignore=shutil.ignore_patterns("truth", "*.json"))
+    )
+
+
+def prepare(source, output, *settings):
+    return prepare_corpus("wikipedia-sql", output, source, settings)[0]
+
+
+@pytest.fixture(scope="module")
+def prepared(dumps, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    return {g: prepare(dumps / g, folder / g) for g in GENERATIONS}, folder
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_corpus_is_what_was_planted(dumps, prepared, generation):
+    manifests, folder = prepared
+    truth = read_truth(dumps / generation / "truth")
+    corpus = shards.open_corpus(folder / generation)
+    page_ids = corpus.vocabulary("page")["page_id"].to_numpy()
+    assert page_ids.tolist() == truth.articles.tolist()
+    assert [key.replace(" ", "_").encode() for key in corpus.vocabulary("page")["key"]] == list(truth.titles)
+    pairs = [
+        np.stack([page_ids[pairs.left], page_ids[pairs.right]], axis=1)
+        for pairs in (corpus.train, corpus.validation)
+    ]
+    joined = np.concatenate(pairs)
+    assert np.array_equal(joined[np.lexsort(joined.T[::-1])], truth.pairs)
+
+    offsets, categories, names = truth.categories
+    (feature,) = (feature for feature in corpus.left.features if feature.name == "categories")
+    keys = [key.encode() for key in corpus.vocabulary("category")["key"]]
+    assert sorted(keys) == sorted(names)
+    for page in range(len(page_ids)):
+        found = {keys[i] for i in feature.indices[feature.offsets[page] : feature.offsets[page + 1]]}
+        assert found == {names[int(i)] for i in categories[offsets[page] : offsets[page + 1]]}
+
+    counts = manifests[generation]["counts"]
+    shared = truth.counts.keys() & counts.keys()
+    assert len(shared) > 25
+    assert {name: counts[name] for name in shared} == {name: truth.counts[name] for name in shared}
+    size = manifests[generation]["corpus"]
+    assert (size["pages"], size["links"], size["categories"]) == (600, 9_000, 24)
+    assert abs(size["ngrams"] - WIKI.words) < 0.05 * WIKI.words + 3
+
+
+def test_every_generation_gives_the_same_shards(prepared):
+    hashes = {manifest["content_hash"] for manifest in prepared[0].values()}
+    assert len(hashes) == 1
+
+
+def test_the_names_of_columns_decide_and_not_their_order(dumps, prepared, tmp_path):
+    """Old and new pagelinks have three columns each; here the new ones stand in another order too."""
+    dump = Path(shutil.copytree(dumps / "2026", tmp_path / "dump"))
+    file = dump / NAME.format("pagelinks")
+    text = gzip.decompress(file.read_bytes()).decode("latin-1")
+    columns = ["pl_from", "pl_from_namespace", "pl_target_id"]
+    lines = [next(line for line in text.splitlines() if line.strip().startswith(f"`{c}`")) for c in columns]
+    text = text.replace("\n".join(lines), "\n".join([lines[2], lines[0], lines[1]]))
+    rows = text.split("VALUES ")
+    for i in range(1, len(rows)):
+        values, rest = rows[i].split(";", 1)
+        turned = [",".join([c, a, b]) for a, b, c in (row.split(",") for row in values[1:-1].split("),("))]
+        rows[i] = f"({'),('.join(turned)});{rest}"
+    file.write_bytes(gzip.compress("VALUES ".join(rows).encode("latin-1")))
+    assert prepare(dump, tmp_path / "out")["content_hash"] == prepared[0]["2026"]["content_hash"]
+
+
+def test_a_half_migrated_table_is_read_row_by_row(dumps, prepared, tmp_path):
+    """In 2023 new rows had a number and no title yet, where the writer was switched over first."""
+    dump = Path(shutil.copytree(dumps / "2023", tmp_path / "dump"))
+    file = dump / NAME.format("pagelinks")
+    text = gzip.decompress(file.read_bytes()).decode("latin-1")
+    head, body = text.split("VALUES ", 1)
+    first, rest = body.split("),(", 1)
+    parts = first.split(",")
+    assert parts[-1].isdigit()
+    title = ",".join(parts[2:-2])
+    assert title.startswith("'")
+    file.write_bytes(
+        gzip.compress(f"{head}VALUES {first.replace(title, repr(''), 1)}),({rest}".encode("latin-1"))
+    )
+    assert prepare(dump, tmp_path / "out")["content_hash"] == prepared[0]["2023"]["content_hash"]
+
+
+def test_categories_can_be_done_without(dumps, dump, tmp_path):
+    for table in ("categorylinks", "page_props"):
+        (dump / NAME.format(table)).unlink()
+    manifest = prepare(dump, tmp_path / "out", "wikipedia.categories=false")
+    assert manifest["corpus"]["categories"] == 0
+    assert [f["name"] for f in manifest["sides"]["left"]["features"]] == ["page", "ngrams"]
+    assert manifest["corpus"]["links"] == 9_000
+
+
+def test_thresholds_are_kept(dumps, tmp_path):
+    settings = ["wikipedia.min_links=12", "wikipedia.min_ngram_count=4", "wikipedia.min_category_count=20"]
+    manifest = prepare(dumps / "2026", tmp_path / "out", *settings)
+    corpus = shards.open_corpus(tmp_path / "out")
+    links = sum(
+        np.bincount(items, minlength=corpus.left.items)
+        for pairs in (corpus.train, corpus.validation)
+        for items in (pairs.left, pairs.right)
+    )
+    assert links.min() >= 12
+    assert 0 < manifest["corpus"]["pages"] < 600
+    for name, minimum in (("ngrams", 4), ("categories", 20)):
+        (feature,) = (feature for feature in corpus.left.features if feature.name == name)
+        sizes = np.bincount(feature.indices)
+        assert sizes.min() >= minimum
+
+
+def rewrite(file, change):
+    file.write_bytes(gzip.compress(change(gzip.decompress(file.read_bytes()))))
+
+
+def swap(dump):
+    page, links = (dump / NAME.format(table) for table in ("page", "pagelinks"))
+    page.rename(dump / "x")
+    links.rename(page)
+    (dump / "x").rename(links)
+
+
+def cut(dump):
+    file = dump / NAME.format("pagelinks")
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def cut_text(dump):
+    rewrite(dump / NAME.format("pagelinks"), lambda text: text[: len(text) // 2])
+
+
+def other_wiki(dump):
+    rewrite(dump / NAME.format("linktarget"), lambda text: text.replace(b",0,'", b",4,'"))
+
+
+def not_utf8(dump):
+    def spoil(text):
+        place = text.index(b",0,'") + 4
+        return text[:place] + b"\xff" + text[place + 1 :]
+
+    rewrite(dump / NAME.format("page"), spoil)
+
+
+def error_page(dump):
+    (dump / NAME.format("redirect")).write_text(
+        "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>"
+    )
+
+
+def without(*tables):
+    def remove(dump):
+        for table in tables:
+            (dump / NAME.format(table)).unlink()
+
+    return remove
+
+
+FAULTS = {
+    "truncated gzip": (cut, "pagelinks.sql.gz"),
+    "truncated text": (cut_text, "pagelinks.sql.gz"),
+    "no page": (without("page"), "page"),
+    "no pagelinks": (without("pagelinks"), "pagelinks"),
+    "no redirect": (without("redirect"), "redirect"),
+    "no linktarget": (without("linktarget"), "no table linktarget, which pagelinks of this year needs"),
+    "no categorylinks": (without("categorylinks"), "no table categorylinks.*wikipedia.categories=false"),
+    "no page_props": (without("page_props"), "no table page_props.*wikipedia.categories=false"),
+    "swapped": (swap, "page.sql.gz"),
+    "another wiki's targets": (other_wiki, "no link between articles is left"),
+    "not UTF-8": (not_utf8, "is not UTF-8"),
+    "HTML": (error_page, "redirect.sql.gz"),
+    "empty": (lambda dump: (dump / NAME.format("page")).write_bytes(b""), "page.sql.gz"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_dump_is_one_line_and_leaves_nothing(gramrun, dump, tmp_path, fault):
+    damage, message = FAULTS[fault]
+    damage(dump)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    code, _, error = gramrun("prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out")
+    assert code == 2
+    assert len(error.strip().splitlines()) == 1, error
+    assert re.search(message, error), error
+    assert "Traceback" not in error
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_a_fault_leaves_the_corpus_that_was_there(gramrun, dump, dumps, tmp_path):
+    manifest = prepare(dumps / "2026", tmp_path / "out")
+    cut_text(dump)
+    code, _, _ = gramrun(
+        "prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out", "--force"
+    )
+    assert code == 2
+    shards.open_corpus(tmp_path / "out")
+    assert shards.read_manifest(tmp_path / "out") == manifest
+
+
+def test_a_killed_prepare_is_completed_by_the_same_command(dumps, prepared, tmp_path):
+    killed = 0
+    for after in (0.3, 0.6, 0.9, 1.2, 1.5):  # seconds; a whole one takes between one and three
+        folder = tmp_path / str(after)
+        command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+        command += ["--source", str(dumps / "2026"), "--output", str(folder / "out")]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(after)
+        killed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        assert shards.open_corpus(folder / "out").content_hash == prepared[0]["2026"]["content_hash"]
+        assert [path.name for path in folder.iterdir()] == ["out"]
+    assert killed >= 2
+
+
+def test_unchanged_tables_are_recognised(dumps, tmp_path):
+    first = prepare_corpus("wikipedia-sql", tmp_path / "out", dumps / "2026", [])
+    again = prepare_corpus("wikipedia-sql", tmp_path / "out", dumps / "2026", [])
+    assert first[1]
+    assert again == (first[0], False)
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs limits on the size of files")
+def test_a_disk_that_fills_is_one_line_and_leaves_nothing(dumps, prepared, tmp_path):
+    """Files may not grow past 20 kB, as under a quota: the shards of the pairs do."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    command = [sys.executable, "-m", "gramrun", "prepare", "wikipedia-sql"]
+    command += ["--source", str(dumps / "2026"), "--output", str(tmp_path / "out")]
+    result = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "cannot be written" in result.stderr
+    assert "choose another --output" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_prepare_leaves_nothing(dumps, tmp_path):
+    """Ctrl-C while it imports, reads, writes or ends: stopped with nothing left, or done already."""
+    # The line comes when Python itself has started: before, its own KeyboardInterrupt is all there is.
+    program = "print(flush=True); from gramrun.__main__ import main; main()"
+
+    def start(folder):
+        folder.mkdir()
+        command = [sys.executable, "-c", program, "prepare", "wikipedia-sql"]
+        command += ["--source", str(dumps / "2026"), "--output", str(folder / "out")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        return process
+
+    begin = time.monotonic()
+    start(tmp_path / "whole").communicate()
+    whole = time.monotonic() - begin
+    stopped = 0
+    for share in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9):
+        folder = tmp_path / str(share)
+        process = start(folder)
+        time.sleep(share * whole)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate()
+        assert "Traceback" not in error, (share, error)
+        left = [path.name for path in folder.iterdir()]
+        assert (process.returncode, left) in [(130, []), (0, ["out"])], (share, error)
+        stopped += process.returncode == 130
+    assert stopped >= 1
+
+
+def test_a_row_with_a_number_and_no_title_needs_linktarget(gramrun, dumps, tmp_path):
+    dump = Path(shutil.copytree(dumps / "2023", tmp_path / "dump"))
+    (dump / NAME.format("linktarget")).unlink()
+    command = ["prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out"]
+    assert gramrun(*command)[0] == 0  # every row has a title
+    rewrite(
+        dump / NAME.format("pagelinks"),
+        lambda text: re.sub(rb"(VALUES \(\d+,0,)'[^']*'", rb"\1''", text, count=1),
+    )
+    code, _, error = gramrun(*command, "--force")
+    assert code == 2
+    assert (
+        "no table linktarget, which pagelinks needs, as some of its rows have a number and no title" in error
+    )
+
+
+def test_a_tuning_corpus_counts_its_own_links(dumps, tmp_path):
+    corpus = prepare(dumps / "2026", tmp_path / "out", "split.tuning_fraction=0.2")["corpus"]
+    assert corpus["links"] == corpus["pairs"] < 9_000
+
+
+def test_the_output_is_tried_before_anything_is_read(gramrun, dump, tmp_path):
+    (tmp_path / "file").write_text("")
+    for output, message in (
+        (tmp_path / "file" / "out", "is no folder that can be written"),
+        (dump, "holds the raw data"),
+        (tmp_path, "holds the raw data"),
+    ):
+        code, _, error = gramrun("prepare", "wikipedia-sql", "--source", dump, "--output", output, "--force")
+        assert code == 2
+        assert message in error
+    assert (dump / NAME.format("page")).exists()
+
+
+def test_tables_come_in_any_packing(dump, prepared, tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    packers = {
+        "page": (".bz2", bz2.compress),
+        "linktarget": (".zst", zstandard.compress),
+        "redirect": ("", bytes),
+    }
+    for table, (suffix, pack) in packers.items():
+        file = dump / NAME.format(table)
+        file.with_name(file.name.removesuffix(".gz") + suffix).write_bytes(
+            pack(gzip.decompress(file.read_bytes()))
+        )
+        file.unlink()
+    assert prepare(dump, tmp_path / "out")["content_hash"] == prepared[0]["2026"]["content_hash"]
+
+
+def test_a_cut_off_xml_dump_is_taken_where_that_is_asked_for(gramrun, tmp_path):
+    page = "<page><title>{}</title><ns>0</ns><id>{}</id><revision><id>1</id><text>[[A]] [[B]]</text></revision></page>"
+    head = '<mediawiki version="0.11"><siteinfo><dbname>w</dbname><case>first-letter</case><namespaces>'
+    head += '<namespace key="0" case="first-letter" /></namespaces></siteinfo>'
+    (tmp_path / "w.xml").write_text(head + page.format("A", 1) + page.format("B", 2) + "<page><title>C")
+    command = ["prepare", "wikipedia-xml", "--source", tmp_path / "w.xml", "--output", tmp_path / "out"]
+    command += ["--set", "split.validation_fraction=0.5"]
+    code, _, error = gramrun(*command)
+    assert code == 2
+    assert "cut off" in error
+    code, output, error = gramrun(*command, "--set", "wikipedia.cut_off=true", "--set", "split.seed=1")
+    assert code == 0, error
+    assert "2 pairs, 1 train pairs, 1 validation pairs, 2 pages, 2 links" in output

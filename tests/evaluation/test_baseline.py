@@ -1,0 +1,178 @@
+"""`gramrun baseline`: what it writes is what the method and the evaluation say, and what it refuses."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gramrun.base.errors import ConfigError, InputError
+from gramrun.base.files import read_json
+from gramrun.config import BaselineSection
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation import baseline_run as baseline
+from gramrun.evaluation.baselines import exact_als
+from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.runs import lifecycle as runs
+
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "exact-als.yaml"
+NAMES = ("popularity", "implicit-als", "exact-als")
+
+
+@pytest.fixture
+def arguments(corpus_path):
+    """A baseline of the small corpus, on the command line."""
+
+    def make(name, *settings):
+        settings = (f"data.path={corpus_path}", f"baseline.name={name}", "baseline.sweeps=4", *settings)
+        return ["baseline", "--config", CONFIG, *(part for s in settings for part in ("--set", s))]
+
+    return make
+
+
+def timeless(result):
+    return {key: value for key, value in result.items() if key != "seconds"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, name):
+    code, out, err = gramrun(*arguments(name), "--output", "r")
+    assert (code, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines() if "left items" in line] == [
+        "validation",
+        "train",
+    ]
+    assert out.splitlines()[-1].startswith("wrote r: ")
+    files = {path.name for path in Path("r").iterdir()}
+    assert files == {"config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json"}
+    manifest = read_json(Path("r/manifest.json"))
+    assert (manifest["kind"], manifest["status"], manifest["seed"]) == ("baseline", "finished", 0)
+    run = runs.open_baseline(Path("r"))
+    assert manifest["config_hash"] == runs.config_hash(run.config)
+    assert manifest["data_hash"] == corpus.content_hash
+    with np.load("r/embeddings.npz") as stored:
+        left, right = (torch.from_numpy(stored[side]) for side in ("left", "right"))
+    assert (len(left), len(right)) == (corpus.left.items, corpus.right.items)
+    measured = read_json(Path("r/evaluation.json"))
+    for split in ("validation", "train"):
+        expected = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
+        assert timeless(expected).items() <= measured[split].items()
+        assert measured[split]["method"] == run.config.baseline.label
+    assert measured["validation"]["step"] == (0 if name == "popularity" else 4)
+    assert run.metrics()[-1]["step"] == measured["validation"]["step"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluate_reads_a_baseline_as_it_was_measured(gramrun, arguments, name):
+    assert gramrun(*arguments(name), "--output", "r")[0] == 0
+    before = read_json(Path("r/evaluation.json"))
+    code, out, _ = gramrun("evaluate", "r", "--json")
+    assert (code, timeless(json.loads(out))) == (0, timeless(before["validation"]))
+    code, out, _ = gramrun("evaluate", "r", "--split", "train", "--candidates", "30")
+    assert (code, out.splitlines()[-1]) == (0, "wrote r/evaluation.json")
+    after = read_json(Path("r/evaluation.json"))
+    assert (after["train"]["candidates"], before["train"]["candidates"]) == (30, 80)
+
+
+def test_popularity_is_level_with_popularity(gramrun, arguments):
+    assert gramrun(*arguments("popularity"), "--output", "r")[0] == 0
+    for result in read_json(Path("r/evaluation.json")).values():
+        assert {name: result[name] for name in result["popularity"]} == result["popularity"]
+
+
+def test_exact_als_solves_the_objective_of_its_section(corpus):
+    """γ, λ and the side they belong to reach the problem; the objective is of the embeddings that are kept."""
+    section = BaselineSection(
+        name="exact-als", embedding_dim=3, sweeps=5, gravity=7, gamma_left=1, gamma_right=0.5
+    )
+    problem = baseline.exact_als_problem(section, corpus)
+    assert (problem.gravity, problem.prior) == (7, None)
+    pairs = torch.bincount(torch.from_numpy(corpus.train.left).long(), minlength=corpus.left.items).double()
+    torch.testing.assert_close(problem.left_weights, pairs / len(corpus.train))
+    roots = torch.bincount(torch.from_numpy(corpus.train.right).long(), minlength=corpus.right.items).sqrt()
+    torch.testing.assert_close(problem.right_weights, (roots / roots.sum()).double())
+    assert problem.target.unique().tolist() == [1]
+    fitted = baseline.fit_baseline(section, corpus)
+    sweeps = list(exact_als.fit(problem, embedding_dim=3, sweeps=5))
+    assert [record["objective"] for record in fitted.records] == [sweep.objective for sweep in sweeps]
+    assert [record["step"] for record in fitted.records] == [1, 2, 3, 4, 5]
+    kept = exact_als.objective(problem, fitted.left.double(), fitted.right.double())
+    assert kept == pytest.approx(sweeps[-1].objective, rel=1e-6)  # float32
+
+
+def test_targets_of_the_corpus(gramrun, corpus, tmp_path):
+    section = BaselineSection(name="exact-als", target="value")
+    with pytest.raises(ConfigError, match=r"baseline\.target is value, but the pairs of .* carry no target"):
+        baseline.exact_als_problem(section, corpus)
+    (tmp_path / "mine").mkdir()
+    rows = "".join(f"u{i % 7}\ti{i % 9}\t{1 + i % 5}\n" for i in range(63))
+    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\trating:float\n" + rows)
+    assert gramrun("prepare", "atomic", "--source", "mine", "--output", "d")[0] == 0
+    rated = open_corpus(Path("d"))
+    assert torch.equal(
+        baseline.exact_als_problem(section, rated).target, torch.from_numpy(rated.train.target).double()
+    )
+
+
+def test_existing_runs_are_protected(gramrun, arguments, tmp_path):
+    first = [*arguments("popularity"), "--output", "r"]
+    assert gramrun(*first)[0] == 0
+    code, _, err = gramrun(*first)
+    assert (code, err) == (2, "gramrun: r: exists already; replace it with --force\n")
+    assert gramrun(*arguments("exact-als"), "--output", "r", "--force")[0] == 0
+    assert runs.open_baseline(Path("r")).config.baseline.name == "exact-als"
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_text("x")
+    code, _, err = gramrun(*arguments("popularity"), "--output", "photos", "--force")
+    assert (code, "is not a run directory" in err) == (2, True)
+
+
+def test_the_default_place_names_data_set_config_and_seed(gramrun, arguments):
+    code, out, _ = gramrun(*arguments("exact-als", "baseline.seed=3"))
+    assert (code, "wrote runs/synthetic/exact-als-seed3: exact ALS λ=10 γ=0,0" in out) == (0, True)
+
+
+def test_what_is_refused_writes_nothing(gramrun, arguments, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "implicit", None)
+    monkeypatch.delitem(sys.modules, "implicit.cpu.als", raising=False)
+    refused = {
+        "pip install 'gramrun[baselines]'": arguments("implicit-als"),
+        "nowhere: no prepared corpus here": arguments("exact-als", "data.path=nowhere"),
+        "baseline.target is value": arguments("exact-als", "baseline.target=value"),
+        "unknown key baseline.alpha": arguments("exact-als", "baseline.alpha=1"),
+        "greater than or equal to 1": arguments("exact-als", "baseline.embedding_dim=0"),
+    }
+    for message, command in refused.items():
+        code, out, err = gramrun(*command, "--output", "r")
+        assert (code, out, err.count("\n")) == (2, "", 1), message
+        assert message in err
+    assert not any(tmp_path.iterdir())
+
+
+def test_other_commands_say_that_it_is_a_baseline(gramrun, arguments):
+    assert gramrun(*arguments("popularity"), "--output", "r")[0] == 0
+    for command in (["plot", "map", "r", "--output", "x.png"], ["train", "--output", "r", "--resume"]):
+        code, _, err = gramrun(*command)
+        assert (code, err.startswith("gramrun: r: holds a baseline")) == (2, True)
+
+
+def test_another_corpus_and_damage_are_refused(gramrun, arguments, corpus):
+    assert gramrun(*arguments("popularity"), "--output", "r")[0] == 0
+    run = runs.open_baseline(Path("r"))
+    run.update_manifest(data_hash="0" * 64)
+    with pytest.raises(InputError, match="holds another corpus"):
+        baseline.evaluate_baseline(run, corpus, "validation")
+    run.update_manifest(data_hash=corpus.content_hash)
+    whole = Path("r/embeddings.npz").read_bytes()
+    for damaged in (whole[:-40], b"", b"PK\x03\x04 no archive"):
+        Path("r/embeddings.npz").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"embeddings\.npz: has \d+ bytes instead of \d+; bring it back"):
+            baseline.evaluate_baseline(run, corpus, "validation")
+    run.update_manifest(files={})  # as those of older versions, which had none
+    with pytest.raises(InputError, match="missing or damaged"):
+        baseline.evaluate_baseline(run, corpus, "validation")
+    np.savez("r/embeddings.npz", left=np.ones((3, 1)), right=np.ones((2, 1)))
+    with pytest.raises(InputError, match="of other items"):
+        baseline.evaluate_baseline(run, corpus, "validation")

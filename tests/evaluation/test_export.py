@@ -1,0 +1,220 @@
+"""`gramrun export`: what is in the files is what the model says, whole or not at all."""
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gramrun.data import shards
+from gramrun.data.corpus import Corpus, Side, one_hot
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation import embeddings
+from gramrun.evaluation import export as exporting
+from gramrun.evaluation.protocol import trained_model
+from gramrun.model.build import embed_all
+from gramrun.runs import lifecycle as runs
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs" / "synthetic"
+SMALL = ("train.steps=20", "train.batch_size=64", "estimator.gramian_batch_size=32", "evaluation.every=0")
+
+
+def settings(*overrides):
+    return [part for setting in overrides for part in ("--set", setting)]
+
+
+@pytest.fixture
+def library(gramrun, tmp_path):
+    """A trained run `r` over books that have ids, titles, a genre and a column called as one of the export's."""
+    (tmp_path / "mine").mkdir()
+    pairs = "".join(f"reader-{i % 23}\tbook-{i % 31}\t{1 + i % 5}\n" for i in range(600))
+    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\trating:float\n" + pairs)
+    rows = "".join(f"book-{i}\tThe Bók, part {i}\t{'crime' if i % 2 else ''}\tx{i}\n" for i in range(31))
+    header = "item_id:token\ttitle:token\tgenre:token\tembedding:token\n"
+    (tmp_path / "mine" / "mine.item").write_text(header + rows, encoding="utf-8")
+    assert gramrun("prepare", "atomic", "--source", "mine", "--output", "d")[0] == 0
+    code, _, err = gramrun(
+        "train", "--config", CONFIGS / "sogram.yaml", *settings(*SMALL, "data.path=d"), "--output", "r"
+    )
+    assert code == 0, err
+    run, corpus = runs.open_run(Path("r")), open_corpus(Path("d"))
+    left, right = embed_all(trained_model(run, corpus)[0], corpus)
+    return {"left": left.detach().numpy(), "right": right.detach().numpy()}
+
+
+def test_parquet_holds_ids_titles_embeddings_and_their_origin(gramrun, library):
+    code, out, _ = gramrun("export", "r", "--output", "items.parquet")
+    assert (code, out) == (0, "wrote items.parquet: 31 right items (item), 8 dimensions, step 20\n")
+    table = pq.read_table("items.parquet")
+    assert table.column_names == ["item", "id", "title", "embedding"]
+    assert table.schema.field("item").type == pa.int32()
+    assert table.schema.field("embedding").type == pa.list_(pa.float32(), 8)
+    frame = table.to_pandas()
+    assert frame["item"].tolist() == list(range(31))
+    assert all(
+        f"The Bók, part {id.split('-')[1]}" == title
+        for id, title in zip(frame["id"], frame["title"], strict=True)
+    )
+    assert (np.stack(frame["embedding"]) == library["right"]).all()
+    origin, manifest = (
+        json.loads(table.schema.metadata[b"gramrun"]),
+        json.loads(Path("r/manifest.json").read_text()),
+    )
+    assert origin["config_hash"] == manifest["config_hash"]
+    assert origin["data_hash"] == manifest["data_hash"] == open_corpus(Path("d")).content_hash
+    assert (origin["run"], origin["step"], origin["side"], origin["items"]) == ("r", 20, "right", 31)
+    assert origin["gramrun"] == manifest["versions"]["gramrun"]
+
+
+def test_the_other_formats_and_side(gramrun, library):
+    assert gramrun("export", "r", "--output", "left.npy", "--side", "left")[0] == 0
+    array = np.load("left.npy", mmap_mode="r")
+    assert (array.dtype, array.shape) == (np.dtype("float32"), (23, 8))
+    assert (array == library["left"]).all()
+    assert gramrun("export", "r", "--output", "right.npz")[0] == 0
+    with np.load("right.npz") as stored:
+        assert (stored["embeddings"] == library["right"]).all()
+        assert stored["ids"].tolist() == sorted(f"book-{i}" for i in range(31))
+        assert json.loads(str(stored["origin"]))["side"] == "right"
+    assert gramrun("export", "r", "--output", "left.parquet", "--side", "left")[0] == 0
+    assert pq.read_schema("left.parquet").names == ["item", "id", "embedding"]  # readers have no title
+
+
+def test_any_number_of_items_at_once_gives_the_same_rows(gramrun, library, monkeypatch):
+    for suffix in ("parquet", "npy", "npz"):
+        assert gramrun("export", "r", "--output", f"whole.{suffix}")[0] == 0
+    for module in (embeddings, exporting):
+        monkeypatch.setattr(module, "ITEMS_AT_ONCE", 7)  # 31 = 4 · 7 + 3
+    for suffix in ("parquet", "npy", "npz"):
+        assert gramrun("export", "r", "--output", f"parts.{suffix}")[0] == 0
+    assert pq.read_table("parts.parquet").equals(pq.read_table("whole.parquet"))
+    assert Path("parts.npy").read_bytes() == Path("whole.npy").read_bytes()
+    with np.load("parts.npz") as parts, np.load("whole.npz") as whole:
+        assert all((parts[name] == whole[name]).all() for name in ("embeddings", "ids"))
+
+
+def test_a_baseline(gramrun, library):
+    exact = ("--config", CONFIGS / "exact-als.yaml", *settings("data.path=d"))
+    assert gramrun("baseline", *exact, "--output", "b")[0] == 0
+    code, out, _ = gramrun("export", "b", "--output", "b.npy", "--json")
+    assert (code, json.loads(out)["method"]) == (0, "exact ALS λ=10 γ=0,0")
+    with np.load("b/embeddings.npz") as fitted:
+        assert (np.load("b.npy") == fitted["right"]).all()
+    before = Path("b/embeddings.npz").read_bytes()
+    code, out, err = gramrun("export", "b", "--output", "b/embeddings.npz", "--force")
+    assert (code, "b/embeddings.npz: belongs to the run or its corpus" in err) == (2, True)
+    assert Path("b/embeddings.npz").read_bytes() == before
+    Path("b/metrics.jsonl").unlink()
+    for command in (["export", "b", "--output", "c.npy"], ["evaluate", "b"]):
+        code, out, err = gramrun(*command)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "b/metrics.jsonl: missing; bring it back from a copy" in err
+
+
+def test_what_is_refused_leaves_everything_as_it_was(gramrun, library, tmp_path):
+    (tmp_path / "kept.npy").write_text("mine")
+    (tmp_path / "folder.npy").mkdir()
+    frequency = Path("d/right/frequency.npy")
+    before = frequency.read_bytes()
+    for arguments, message in (
+        (["r", "--output", "kept.npy"], "kept.npy: exists already; replace it with --force"),
+        (["r", "--output", "x.csv"], "x.csv: end its name in .parquet, .npy, .npz"),
+        (["r", "--output", "folder.npy", "--force"], "folder.npy: is a folder"),
+        (["r", "--output", frequency, "--force"], "belongs to the run or its corpus"),
+        (["nowhere", "--output", "x.npy"], "nowhere: not a run directory"),
+        (["r", "--output", "x.npy", "--side", "top"], "'top' is not one of"),
+    ):
+        code, out, err = gramrun("export", *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert message in err
+    assert Path("kept.npy").read_text() == "mine"
+    assert frequency.read_bytes() == before
+    assert not Path("x.npy").exists()
+    assert gramrun("export", "r", "--output", "kept.npy", "--force")[0] == 0
+    assert np.load("kept.npy").shape == (31, 8)
+    for checkpoint in Path("r/checkpoints").iterdir():
+        checkpoint.unlink()
+    code, _, err = gramrun("export", "r", "--output", "x.npy")
+    assert (code, "r: has no checkpoint yet; train it first" in err) == (2, True)
+    assert gramrun("prepare", "synthetic", "--output", "d", "--force")[0] == 0
+    code, _, err = gramrun("export", "r", "--output", "x.npy")
+    assert (code, "d: holds another corpus than the one r was started on" in err) == (2, True)
+
+
+def test_a_disk_that_fills_leaves_the_file_that_was_there(gramrun, library):
+    """A file size limit is a disk that fills at that size."""
+    assert gramrun("export", "r", "--output", "items.npy")[0] == 0
+    before = Path("items.npy").read_bytes()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in ("items.npy", "items.parquet", "items.npz"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, unlimited[1]))
+        try:
+            code, _, err = gramrun("export", "r", "--output", name, "--force")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert (code, err.count("\n")) == (1, 1), err
+        assert err.startswith(f"gramrun: {name}: cannot be written: ")
+    assert Path("items.npy").read_bytes() == before
+    assert not list(Path().glob("*items.parquet*")) and not list(Path().glob(".items*"))
+
+
+MEMORY = """
+import resource, sys
+import torch
+from pathlib import Path
+from gramrun.evaluation import export as exporting
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation.embeddings import TrainedEmbeddings
+
+class NoRun:
+    path = Path("run")
+    def field(self, name):
+        return ""
+
+corpus = open_corpus(Path(sys.argv[1]))
+trained = TrainedEmbeddings(NoRun(), corpus, "made", 0, 128, lambda side, items: items[:, None] * torch.ones(128))
+exporting.open_embeddings = lambda path, data: trained
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+exporting.export_embeddings(Path("run"), Path(sys.argv[2]))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["parquet", "npy", "npz"])
+def test_memory_does_not_grow_with_the_number_of_items(tmp_path, suffix):
+    """A million items, 128 wide, are 512 MB of embeddings; the export takes less than half of that."""
+    items = 1_000_000
+    numbers = np.arange(items)
+    corpus = Corpus(
+        name="many",
+        left=Side("user", 2, (one_hot("user", "user", np.arange(2)),)),
+        right=Side("movie", items, (one_hot("movie", "movie", numbers),)),
+        vocabularies={
+            "user": pd.DataFrame({"key": ["a", "b"]}),
+            "movie": pd.DataFrame({"key": numbers.astype(str)}),
+        },
+        pair_left=np.repeat(np.arange(2, dtype=np.int32), 100),
+        pair_right=np.tile(np.arange(100, dtype=np.int32), 2),
+    )
+    shards.write_corpus(
+        corpus, tmp_path / "d", validation_fraction=0.2, split_seed=0, origin={"fingerprint": ""}
+    )
+    output = tmp_path / f"items.{suffix}"
+    answer = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path / "d"), str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert output.stat().st_size > 500_000 if suffix == "parquet" else output.stat().st_size > 512_000_000
+    assert int(answer.stdout) < 256_000_000

@@ -1,0 +1,129 @@
+"""Claims ask for numbers by name: what the items write of each profile's plan must have every name."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import gramian_errors, rankings
+from experiments.claim_commands import NOWHERE, command
+from experiments.claim_schema import load_claims
+from experiments.items import corpus_sizes, error_at_scale, inner_products, scaling
+from experiments.plans import load_profile, profiles
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+
+SEEDS = (0, 1)
+TRAJECTORY = ("trajectory steps", "trajectory passes B=128", "trajectory passes B=1024")
+MANIFESTS = {  # the sizes that `gramrun prepare` counts, and what its sides are of
+    "movielens": (("left_items", "right_items", "pairs"), ("user", "movie")),
+    "wikipedia": (("left_items", "right_items", "pairs", "pages", "links", "ngrams", "categories"), ("page",) * 2),
+}  # fmt: skip
+
+
+def of_rankings(plan, dataset):
+    curve = np.array([[1.0, 10, 0.1], [2.0, 20, 0.2]])
+    row = {"validation": 0.1, "train": 0.2, "steps": 20, "seconds": 2.0, "curve": curve}
+    methods = rankings.present(dataset, rankings.paper_methods(plan.options["alphas"]))
+    frame = pd.DataFrame([{"label": m.label, "seed": seed, **row} for m in methods for seed in SEEDS])
+    return rankings.measured(dataset, frame)
+
+
+def of_gramian_errors(plan, dataset):
+    config = load_config(RunConfig, Path("configs") / dataset / "gram-error.yaml")
+    rows = [
+        {"label": e.label, "side": side, "batch_size": e.gramian_batch_size, "seed": s, "step": t, "error": 1.0}
+        for e in config.gram_error.estimators
+        for side, s, t in itertools.product(("left", "right"), SEEDS, range(1, 11))
+    ]  # fmt: skip
+    return {
+        *gramian_errors.measured(dataset, pd.DataFrame(rows), pairs=1000),
+        *(f"{dataset}/{x}" for x in TRAJECTORY),
+    }
+
+
+def of_error_at_scale(plan, dataset):
+    options = itertools.product(plan.options["alphas"], plan.options["learning_rates"], SEEDS, range(1, 11))
+    rows = [
+        {"label": f"SOGram α={a:g}", "alpha": a, "learning_rate": η, "seed": s, "step": t, "error": 1 / t}
+        for a, η, s, t in options
+    ]
+    frame = pd.DataFrame(rows).assign(side="left", relative_drift=0.1)
+    return {f"{dataset}/{name}" for name in (*error_at_scale.decay(frame), "scale trajectory steps")}
+
+
+def of_inner_products(plan, dataset):
+    rows = [
+        {"gravity": g, "seed": s, "step": 1, "pairs": pairs, "mean": 1.0, "sd": 1.0, "map@10": 0.1}
+        for g, s, pairs in itertools.product(plan.options["gravity"], SEEDS, inner_products.KINDS.values())
+    ]
+    found = (*inner_products.at_the_end(pd.DataFrame(rows)), *inner_products.final_map(pd.DataFrame(rows)))
+    return {f"{dataset}/{inner_products.LABEL}/{name}" for name in found}
+
+
+def of_corpus_sizes(plan, dataset):
+    sizes, items = MANIFESTS["movielens" if dataset.startswith("movielens") else "wikipedia"]
+    sides = {side: {"item": item} for side, item in zip(("left", "right"), items, strict=True)}
+    found = corpus_sizes.counts({"corpus": dict.fromkeys(sizes, 1), "sides": sides})
+    return {f"{dataset}/{column}" for column in found}
+
+
+def of_scaling(plan):
+    rows = [
+        {"items": grid["items"], "epochs": grid.get("epochs", plan.options["epochs"]), "dim": grid["dim"]}
+        | {"estimator": e, "batch": b, "seed": s, "map@10": 0.1}
+        for grid in plan.options["grids"]
+        for e, b, s in itertools.product(plan.options["estimators"], grid["batches"], SEEDS)
+    ]
+    return set(scaling._measured(pd.DataFrame(rows).assign(loss=0.1, error=0.1)))
+
+
+WRITE = {
+    "gramian_error": of_gramian_errors,
+    "trade_off": of_gramian_errors,
+    "map_curves": of_rankings,
+    "final_map": of_rankings,
+    "movielens": of_rankings,
+    "error_at_scale": of_error_at_scale,
+    "inner_products": of_inner_products,
+    "corpus_sizes": of_corpus_sizes,
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The names that each item writes, over all profiles."""
+    names = {}
+    for profile in profiles():
+        for plan in load_profile(profile, tmp_path_factory.getbasetemp()):
+            own = names.setdefault(plan.item, set())
+            if plan.item == "scaling":
+                own |= of_scaling(plan)
+            for dataset in plan.datasets if plan.item in WRITE else ():
+                own |= set(WRITE[plan.item](plan, dataset))
+    return names
+
+
+@pytest.mark.parametrize("claim", load_claims(), ids=lambda claim: claim.id)
+def test_every_name_that_a_claim_asks_for_is_written_by_its_item(claim, written):
+    for case in claim.cases():
+        asked = [name for side in claim.names(case) for name in side]
+        asked += [need.name.format(**case) for need in claim.needs]
+        for name in asked:
+            prefix, star, suffix = name.partition("*")
+            matching = [w for w in written[claim.item] if w.startswith(prefix) and w.endswith(suffix)]
+            assert len(matching) >= 3 if star else name in written[claim.item], (claim.item, name)
+        assert command(claim, case, "standard", measured=False) != NOWHERE, case
+
+
+def test_a_corpus_is_counted_as_what_it_is(tmp_path):
+    manifest = json.loads(
+        '{"corpus": {"left_items": 3, "right_items": 2, "pairs": 5},'
+        ' "sides": {"left": {"item": "user"}, "right": {"item": "movie"}}}'
+    )
+    assert corpus_sizes.counts(manifest) == {"users": 3, "movies": 2, "ratings": 5}
+    pages = {"corpus": {"pages": 7, "links": 9, "left_items": 7}, "sides": {s: {"item": "page"} for s in ("left", "right")}}  # fmt: skip
+    assert corpus_sizes.counts(pages) == {"pages": 7, "links": 9}

@@ -1,0 +1,185 @@
+"""What tables and verdicts make of finished runs, on numbers worked by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import gramian_errors, rankings
+from experiments.forecast import Forecast, together
+from experiments.items import trade_off
+from experiments.plans import load_profile, profiles, run_task
+from experiments.sections import interval, spread
+from experiments.tasks import Script, Task
+from gramrun.base.capacity import in_words
+
+
+def frame(**validation):
+    rows = []
+    for label, values in validation.items():
+        for seed, value in enumerate(values):
+            rows.append(
+                {
+                    "label": label,
+                    "seed": seed,
+                    "validation": value,
+                    "train": 2 * value,
+                    "best": value,
+                    "best_step": 10,
+                    "steps": 20,
+                    "seconds": 8.0,
+                    "curve": np.array([[2.0, 5, value / 4], [4.0, 10, value / 2], [8.0, 20, value]]),
+                    "popularity": 0.15,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def test_lifts_are_paired_by_seed():
+    measured = frame(sampling=[0.1, 0.2], other=[0.11, 0.18])
+    assert rankings.lifts(measured, "other") == pytest.approx([0.1, -0.1])
+    assert rankings.measured("d", measured)["d/other/training MAP"] == pytest.approx((0.22, 0.36))
+
+
+def test_when_a_method_ranks_as_sampling_does_at_its_end():
+    """Curves through (2, m/4), (4, m/2), (8, m): sampling comes to its end of .1 after 8 seconds."""
+    measured = frame(sampling=[0.1, 0.1, 0.1], other=[0.4, 0.16, 0.05])
+    found = rankings.speed_ups(measured, "other")
+    assert found == pytest.approx([8 / 2, 8 / 5, 0])  # .1 is (4, .08) + 1/4 of 4 s
+    steps = rankings.speed_ups(measured, "other", rankings.STEPS)
+    assert steps == pytest.approx([20 / 5, 20 / 12.5, 0])
+    assert rankings.speed_ups(measured, "sampling") == pytest.approx([1, 1, 1])
+    assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4, 4, 4])
+
+
+def test_a_level_counts_as_reached_where_a_curve_stays_there_and_sampling_is_timed_like_the_rest():
+    measured = frame(sampling=[0.1], other=[0.1])
+    # Sampling was at its end of .1 by 4 s for good; the other rose above it at 2 s, fell below, and came back.
+    curves = [[[2, 5, 0.05], [4, 10, 0.1], [8, 20, 0.1]], [[2, 5, 0.2], [4, 10, 0.05], [8, 20, 0.15]]]
+    measured["curve"] = [np.array(curve) for curve in curves]
+    assert rankings.speed_ups(measured, "other") == pytest.approx([4 / 6])
+    assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4 / 2])
+
+
+def test_what_was_cut_short_is_said():
+    """From (10, m/2) to (20, m), a tenth of the steps before the end it is .9 m: a rise of 1/9."""
+    rising = frame(sampling=[0.1, 0.2], **{"SOGram α=0.1": [0.1, 0.2], "SOGram α=0.2": [0.1, 0.2]})
+    assert rankings.late_rise(rising) == pytest.approx(1 / 9)
+    text = rankings.judgement(rising, "d")
+    assert "Sampling was still rising: by 11.1% in the last tenth of its steps." in text
+    assert text.endswith("zero start there is left at the end 12% with SOGram α=0.1.")  # .9^20; .8^20 is 1 %
+    flat = rising.assign(steps=2000, curve=[np.array([[1.0, 5, 0.1], [9.0, 20, 0.1]])] * len(rising))
+    assert "rising" not in rankings.judgement(flat, "d") and "start" not in rankings.judgement(flat, "d")
+
+
+def test_a_method_is_called_what_its_config_makes_of_it():
+    methods = rankings.paper_methods([0.1])
+    labels = {name: [m.label for m in rankings.present(name, methods)] for name in ("enwik8", "wikipedia-fr")}
+    assert labels["enwik8"] == ["sampling", "SOGram α=0.1", "SAGram β=1, per pair"]
+    assert labels["wikipedia-fr"][:2] == labels["enwik8"][:2]
+    assert labels["wikipedia-fr"][2].startswith("SAGram β=1, per item")
+
+
+def test_a_verdict_turns_with_its_numbers():
+    ahead = rankings.judgement(frame(sampling=[0.1, 0.2, 0.1], other=[0.11, 0.22, 0.111]), "d")
+    assert "ahead of sampling: other, +10.3 %" in ahead
+    assert "behind" not in ahead
+    assert "popularity" in ahead and "is above popularity" not in rankings.judgement(
+        frame(sampling=[0.1]), "d"
+    )
+    behind = rankings.judgement(frame(sampling=[0.11, 0.22, 0.111], other=[0.1, 0.2, 0.1]), "d")
+    assert "behind sampling: other, -9" in behind
+    unclear = rankings.judgement(frame(sampling=[0.1, 0.1, 0.1], other=[0.2, 0.05, 0.1]), "d")
+    assert "not told apart from sampling: other" in unclear
+
+
+def test_intervals_and_spreads():
+    assert interval((1.0, 3.0)) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-3)  # t(1) at .975
+    assert np.isnan(interval((1.0,))).all()
+    assert spread((1.0, 3.0), 2) == "2.00 ± 1.41"
+    assert spread((1.0,), 2) == "1.00"
+
+
+def errors_of(curves, steps=10):
+    """One row a step for each α's curve, two seeds of the same."""
+    rows = [
+        ("SOGram", alpha, "left", 128, step, seed, curve(step))
+        for alpha, curve in curves.items()
+        for step in range(1, steps + 1)
+        for seed in (0, 1)
+    ]
+    columns = ["estimator", "alpha", "side", "batch_size", "step", "seed", "error"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(label=table["estimator"] + table["alpha"].map(" α={:g}".format))
+
+
+def test_where_two_learning_rates_change_places():
+    rows = trade_off.crossings(errors_of({0.1: lambda t: 0.5, 0.01: lambda t: 1 / t}))  # 1/t < 1/2 from t = 3
+    assert rows["crosses at step"].tolist() == ["3"]
+    rows = trade_off.crossings(errors_of({0.1: lambda t: 0.01, 0.01: lambda t: 1 / t}))
+    assert rows["crosses at step"].tolist() == ["never"]
+    rows = trade_off.crossings(errors_of({0.1: lambda t: 2, 0.01: lambda t: 1 / t}))
+    assert rows["crosses at step"].tolist() == ["from the start"]
+    told = trade_off._told("d", pd.Series(["3", "never", "from the start", "never"]))
+    assert "On d, 1 of 4 pairs" in told and "In 2 the larger" in told and "In 1 the smaller" in told
+    assert trade_off._starts(errors_of({0.1: float})) == (
+        "Of the zero start (1 − α)^t is left at the end: 0.35 for α = 0.1."
+    )
+
+
+def test_late_and_early_errors():
+    """Of 10 steps, the last fifth is 9 and 10, and the first tenth 1."""
+    found = gramian_errors.measured("d", errors_of({0.1: lambda t: float(t)}), pairs=640)
+    assert found == {
+        "d/trajectory steps": (10,),
+        "d/trajectory passes B=128": (2,),
+        "d/SOGram α=0.1/left error B=128": (9.5, 9.5),
+        "d/SOGram α=0.1/left early error B=128": (1, 1),
+    }
+
+
+def test_tasks_on_cores():
+    assert together([5, 4, 3, 3], 2) == 8  # 5 + 3 beside 4 + 3
+    assert together([], 2) == 0
+    assert in_words(42) == "42 s" and in_words(600) == "10 min" and in_words(7200) == "2.0 h"
+
+
+def test_a_forecast_takes_the_nearest_kind_of_run(monkeypatch):
+    """Seconds a step of the same settings before those of the config, and these before the data set's."""
+
+    def task(config, *settings):
+        return run_task("train", "toy", config, *settings, seed=3)
+
+    forecast = Forecast([])
+    tasks = [
+        task("a"),
+        task("a", "x=1"),
+        task("b"),
+        Task("gram-error", task("a").config, (), task("a").output),
+    ]
+    forecast._steps = dict.fromkeys(tasks, 100)
+    assert forecast.seconds(tasks[0]) is None
+    for kind, pace in (((), 9.0), (("train", "toy"), 7.0), (("train", "toy", "a.yaml"), 5.0)):
+        forecast._pace[kind].append(pace)
+    forecast._pace["train", "toy", "a.yaml", "data.path=data/toy", "x=1"] += [1.0, 3.0]
+    assert [forecast.seconds(t) for t in tasks] == [500, 200, 700, 900]
+
+
+def test_runs_are_named_by_what_they_are():
+    first = run_task("train", "enwik8", "sogram", "estimator.alpha=0.01", seed=2)
+    assert first.output.as_posix() == "results/runs/enwik8/sogram-alpha-0.01-seed2"
+    assert first.overrides == ("data.path=data/enwik8", "estimator.alpha=0.01", "train.seed=2")
+
+
+@pytest.mark.parametrize("profile", profiles())
+def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_path, monkeypatch):
+    """By its name: two runs of one name would overwrite one another."""
+    import importlib
+
+    named = {}
+    for plan in load_profile(profile, tmp_path):
+        item = importlib.import_module(f"experiments.items.{plan.item}")
+        for task in item.tasks(plan):
+            config = task.arguments if isinstance(task, Script) else task.wanted()
+            kind = task.module if isinstance(task, Script) else task.command
+            assert named.setdefault(task.output, (kind, config)) == (kind, config)
+    assert len(set(named.values())) == len(named)

@@ -1,0 +1,298 @@
+"""When noise costs MAP: the planted corpora, what is concluded from losses, and the whole at toy size."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import planted_clusters, scaling_summary, scaling_tables
+from experiments.items import scaling
+from experiments.plans import Plan, load_profile
+from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
+from experiments.scheduling import run_all, state_of
+from experiments.section_files import write_tables
+from gramrun.base.errors import InputError
+from gramrun.config import EvaluationSection, RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation.protocol import evaluate_popularity
+from gramrun.runs import lifecycle as runs
+from gramrun.runs.plotting.scaling import scaling_figure
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "planted-clusters"
+TINY = Planted(items=12, topics=3, draws=4, seed=1)
+SMALL = Planted(items=50, topics=3, draws=8)
+
+
+def probabilities(planted):
+    """P(y | x) by the formula, pair by pair."""
+    truth = plant(planted)
+    matrix = np.zeros((planted.items, planted.items))
+    for x in range(planted.items):
+        for y in range(planted.items):
+            matrix[x, y] = truth.weights[x, truth.topic[y]] * truth.share[y]
+    return truth, matrix
+
+
+def test_the_planted_probabilities_are_a_distribution_of_low_rank():
+    truth, matrix = probabilities(TINY)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(truth.weights @ truth.right_factors().T, matrix, rtol=1e-6)
+    assert np.linalg.matrix_rank(matrix, tol=1e-6) == TINY.topics
+
+
+def test_links_are_drawn_from_the_planted_probabilities():
+    truth, matrix = probabilities(TINY)
+    repeats = 4000
+    # Each left item over and over, with one draw, so that none is dropped as a repetition.
+    many = replace(truth, weights=np.tile(truth.weights, (repeats, 1)))
+    left, right = draw_links(many, 1, seed=0)
+    counts = np.zeros_like(matrix)
+    np.add.at(counts, (left % TINY.items, right), 1)
+    noise = np.sqrt(matrix * (1 - matrix) / repeats)
+    assert (counts[matrix == 0] == 0).all()
+    assert np.abs(counts / repeats - matrix)[matrix > 0].max() < 5 * noise.max()
+    # Together 132 standard normal squares, nearly: far more would be another distribution.
+    deviations = ((counts / repeats - matrix)[noise > 0] / noise[noise > 0]) ** 2
+    assert 0.6 < deviations.mean() < 1.5
+
+
+def test_links_are_sorted_and_distinct_and_follow_from_the_seed():
+    corpus = make_corpus(TINY, plant(TINY))  # `Corpus` itself asserts order
+    again = make_corpus(TINY, plant(TINY))
+    np.testing.assert_array_equal(corpus.pair_right, again.pair_right)
+    assert np.bincount(corpus.pair_left, minlength=12).max() <= TINY.draws
+    assert len(corpus.pair_left) + corpus.counts["repeated_draws_dropped"] == TINY.items * TINY.draws
+    other = make_corpus(Planted(12, 3, 4, seed=2), plant(Planted(12, 3, 4, seed=2)))
+    assert len(other.pair_left) != len(corpus.pair_left) or (other.pair_right != corpus.pair_right).any()
+
+
+def test_the_rows_that_are_drawn_at_once_change_no_distribution(monkeypatch):
+    truth = plant(TINY)
+    monkeypatch.setattr(planted_clusters, "_ROWS_AT_ONCE", 5)
+    left, right = draw_links(truth, 4, 0)
+    assert set(left) == set(range(12))
+    assert (truth.weights[left, truth.topic[right]] > 0).all(), "a link to a topic that its left item has not"
+
+
+def test_more_topics_than_items_are_refused():
+    with pytest.raises(ValueError, match="too few"):
+        plant(Planted(items=5, topics=6))
+
+
+def test_the_planted_ranking_beats_popularity_and_a_shuffled_truth(tmp_path):
+    planted = Planted(items=400, topics=8)
+    planted_clusters.prepare(planted, tmp_path / "corpus")
+    corpus = open_corpus(tmp_path / "corpus")
+    settings = EvaluationSection()
+    best = planted_clusters.optimum(planted, corpus, settings)
+    assert best > 2 * evaluate_popularity(corpus, "validation", settings)["map@10"]
+    assert best > 2 * planted_clusters.optimum(Planted(items=400, topics=8, seed=5), corpus, settings)
+
+
+def test_a_corpus_is_prepared_once_and_anew_where_it_differs(tmp_path):
+    folder = tmp_path / "corpus"
+    planted_clusters.prepare(SMALL, folder)
+    first = (folder / "manifest.json").stat().st_mtime_ns
+    planted_clusters.prepare(SMALL, folder)
+    assert (folder / "manifest.json").stat().st_mtime_ns == first
+    planted_clusters.prepare(Planted(items=60, topics=3, draws=8), folder)
+    assert open_corpus(folder).left.items == 60
+
+
+def test_a_tuning_corpus_has_no_validation_pair_of_the_ordinary_one(tmp_path):
+    for name, tuning in (("ordinary", False), ("tuning", True)):
+        planted_clusters.prepare(SMALL, tmp_path / name, tuning=tuning)
+    ordinary, tuning = open_corpus(tmp_path / "ordinary"), open_corpus(tmp_path / "tuning")
+
+    def pairs(split):
+        return set(zip(split.left.tolist(), split.right.tolist(), strict=True))
+
+    assert not pairs(ordinary.validation) & (pairs(tuning.train) | pairs(tuning.validation))
+    assert pairs(tuning.train) | pairs(tuning.validation) == pairs(ordinary.train)
+
+
+def made(maps, items=1000, dim=16, rank=10.0, epochs=10):
+    """A frame of runs: {(estimator, B): MAP@10 by seed}."""
+    return pd.DataFrame(
+        {"items": items, "epochs": epochs, "dim": dim, "estimator": name, "batch": batch, "seed": seed}
+        | {"map@10": value, "error": 1 / (1 + batch), "rank": rank, "optimum": 0.5}
+        | {"steps": items * epochs // 100}
+        for (name, batch), values in maps.items()
+        for seed, value in enumerate(values)
+    )
+
+
+FAR, NEAR, AT = (0.30, 0.31, 0.30), (0.399, 0.400, 0.3995), (0.4, 0.401, 0.4005)
+
+
+def test_losses_are_paired_by_seed():
+    frame = scaling_summary.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
+    assert scaling_summary.by_point(frame, "loss") == {
+        (1000, 10, 16, "sampling", 4): pytest.approx((0.2, 0.0))
+    }
+
+
+def test_enough_is_from_there_on_and_too_small_is_shown():
+    bad, close, wide, none = (0.19, 0.21), (0.001, 0.002), (-0.05, 0.06), (float("nan"), float("nan"))
+    assert scaling_summary.enough({4: bad, 64: close, 256: close}, 0.01) == 64
+    assert scaling_summary.enough({4: close, 64: wide, 256: close}, 0.01) == 256
+    assert scaling_summary.enough({4: close, 64: wide}, 0.01) is None
+    assert scaling_summary.enough({4: none}, 0.01) is None, "one seed shows nothing"
+    assert scaling_summary.too_small({4: bad, 64: close, 256: wide}, 0.01) == 4
+    assert scaling_summary.too_small({64: close, 256: wide, 512: none}, 0.01) is None
+
+
+def test_intervals_by_hand():
+    """Losses with deviations ±.1 and ±.3 at B = 4: variance (.02 + .18) / 2, 2 degrees of freedom, t = 4.303."""
+    maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.7), ("b", 4): (0.8, 0.2), ("a", 64): (0.9, 0.9)}
+    ends = scaling_summary.intervals(scaling_summary.with_losses(made(maps)))
+    half = 4.3027 * np.sqrt(0.1 / 2)
+    np.testing.assert_allclose(ends[1000, 10, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 10, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
+    np.testing.assert_allclose(ends[1000, 10, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
+    single = scaling_summary.intervals(scaling_summary.with_losses(made({k: v[:1] for k, v in maps.items()})))
+    assert np.isnan(list(single.values())).all()
+
+
+def test_the_verdict_turns_with_the_numbers():
+    reference = {("reference", 0): AT}
+    harmed = {
+        ("sampling", 4): FAR,
+        ("sampling", 64): NEAR,
+        ("SOGram α=0.1", 4): NEAR,
+        ("SOGram α=0.1", 64): NEAR,
+    }
+    unharmed = dict.fromkeys(harmed, NEAR)
+    lagging = harmed | {("SOGram α=0.1", batch): FAR for batch in (4, 64)}
+
+    def words(small, large):
+        frames = [made(reference | small), made(reference | large, items=10_000)]
+        return scaling_summary.verdict(scaling_summary.with_losses(pd.concat(frames)), 0.01)
+
+    grown, shrunk = words(unharmed, harmed), words(harmed, unharmed)
+    assert (
+        "from B = 4 on (B/k = 0.25) with 1,000 items, 10 epochs and k = 16, from B = 64 on (B/k = 4) with 10,"
+        in grown
+    )
+    assert "B ≥ 4 k is enough for sampling" in grown
+    assert "it grows with" in grown and "it shrinks with" not in grown
+    assert "it shrinks with" in shrunk and "it grows with" not in shrunk
+    assert "it does not change with the corpus beyond" in words(harmed, harmed)
+    assert "lift over sampling is +0.0% [+0.0%, +0.0%] at 1,000 items, +31.7% [" in grown
+    assert "SOGram α=0.1 ranks below sampling at k = 16 with 10,000 items, 10 epochs and B = 64" in words(
+        unharmed, lagging
+    )
+    assert "its lag costs more" not in grown
+    never = dict.fromkeys(harmed, FAR)
+    assert "at no B up to 64" in words(never, never) and "Rule of thumb" not in words(never, never)
+    assert "up to B = 4 k none is shown to be enough" in words(never, never)
+    assert (
+        "Rule of thumb from the 1 of 2 that show one: at least B = 0.25 k; in the other 1 nothing up to B = 4 k"
+        in words(unharmed, never)
+    )
+    assert "shown to cost more than 1% is 0.2, the largest that is shown to cost less is 0.2." in grown
+    assert "shown to cost more" not in words(unharmed, unharmed)
+
+
+def test_sizes_are_compared_at_as_many_epochs_and_at_as_many_steps():
+    """The lift grows at equal epochs, and does not at equal steps: each comparison has its own sentence."""
+    plain, lifted = (
+        {("reference", 0): AT, ("sampling", 4): low, ("SOGram α=0.1", 4): NEAR} for low in (NEAR, FAR)
+    )
+    frame = pd.concat(
+        [made(plain, 100), made(lifted, 1000), made(lifted, 100, epochs=100)]  # 10, 100 and 100 steps
+    )
+    words = scaling_summary.verdict(scaling_summary.with_losses(frame), 0.01)
+    assert "At k = 16 after 10 epochs and B = 4, SOGram α=0.1's lift over sampling is +0.0% [" in words
+    assert words.count("it grows with the corpus") == 1
+    same = words.split("after about 100 steps and B = 4, SOGram α=0.1's lift over sampling is ")[1]
+    assert same.startswith("+31.7% [") and "it does not change with the corpus beyond" in same
+    assert "after 100 epochs" not in words, "one size alone: nothing to compare"
+
+
+def test_the_table_says_where_nothing_is_enough():
+    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 16): NEAR, ("SAGram", 64): NEAR}
+    table = scaling_tables.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
+    assert table.to_dict("records") == [
+        {"items": 1000, "epochs": 10, "k": 16, "sampling": "— (4)", "SAGram": "16"}
+    ]
+
+
+def test_the_figure_has_a_panel_for_each_size_and_dimension():
+    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("sampling", 64): NEAR}
+    parts = [made(maps, items, dim) for items in (100, 1000) for dim in (4, 16)]
+    frame = scaling_summary.with_losses(pd.concat(parts))
+    for x in ("ratio", "error"):
+        figure = scaling_figure(frame, x, 0.01)
+        assert [panel.get_title() for panel in figure.axes] == [
+            f"{items:,} × {items:,} items, 10 epochs, k = {dim}" for dim in (4, 16) for items in (100, 1000)
+        ]
+        line = next(line for line in figure.axes[0].lines if line.get_label() == "sampling")
+        np.testing.assert_allclose(line.get_ydata(), [24.2, 0.25], rtol=0.02)
+    with pytest.raises(InputError, match="lacks the column error"):
+        scaling_figure(frame.drop(columns="error"), "ratio", 0.01)
+
+
+@pytest.mark.parametrize("profile", ["quick", "standard"])
+def test_every_run_of_a_profile_is_another_one_and_has_a_valid_config(profile):
+    plan = next(plan for plan in load_profile(profile, Path("results")) if plan.item == "scaling")
+    asked = [task for grid in scaling.search(plan).values() for task in grid.values()]
+    for grid in plan.options["grids"]:
+        asked += [
+            point.task for point in scaling.points(plan, grid, [f"model.embedding_dim={grid['dim']}"], 0)
+        ]
+    assert len({task.output for task in asked}) == len(asked)
+    configs = {load_config(RunConfig, CONFIGS / task.config.name, task.overrides) for task in asked}
+    assert len(configs) == len(asked)
+
+
+@pytest.fixture
+def tiny_plan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CONFIGS, tmp_path / "configs" / "planted-clusters")
+    options = {
+        "topics": 4,
+        "epochs": 20,
+        "tolerance": 0.01,
+        "search": {"gravity": [3], "learning_rate": [0.001, 0.3]},
+        "estimators": {"sampling": ["sampling"]},
+        "grids": [{"items": 200, "dim": 4, "batches": [2, 16], "reference": 0}],
+    }
+    return Plan("scaling", (), (0,), options, Path("results/tiny"))
+
+
+def test_the_whole_at_toy_size(tiny_plan):
+    asked = scaling.tasks(tiny_plan)
+    assert len(asked) == 2, "the search comes first"
+    assert not Path("data").exists() and not scaling.can_tell(tiny_plan), "to ask writes nothing"
+    for _ in range(2):  # the search, and the one wave
+        scaling.make_ready(tiny_plan)
+        run_all(scaling.tasks(tiny_plan))
+    asked = scaling.tasks(tiny_plan)
+    assert not scaling.can_tell(tiny_plan), "no Gramian is measured yet"
+    scaling.make_ready(tiny_plan)
+    assert scaling.can_tell(tiny_plan)
+    assert all(state_of(task) == "done" for task in asked)
+    assert len(asked) == 2 + 1 + 2
+    assert scaling.chosen(tiny_plan) == {4: (3, 0.3)}, "at 0.001 nothing is learnt"
+    tiny_plan.folder.mkdir(parents=True)
+    section = scaling.section(tiny_plan)
+    write_tables(tiny_plan, section)
+    assert sorted(path.name for path in (tiny_plan.folder).iterdir()) == sorted(
+        ["batch_needed.csv", "losses.csv", "references.csv", "runs.csv"]
+        + [f"loss_by_{x}.{suffix}" for x in ("batch", "error") for suffix in ("png", "svg")]
+    )
+    frame = pd.read_csv(tiny_plan.folder / "runs.csv")
+    assert len(frame) == len(section.runs) == 3
+    exact, sampled = frame.loc[0, "error"], frame.loc[1:, "error"]
+    assert exact < 0.1, "only the last gradient step lies between its Gramian and the one it is held against"
+    assert sampled.is_monotonic_decreasing and sampled.min() > exact
+    assert frame["rank"].between(1, 4.001).all()
+    assert section.measured["200/epochs=20/k=4/sampling/B=2/loss"] == pytest.approx(
+        (1 - frame.loc[1, "map@10"] / frame.loc[0, "map@10"],)
+    )
+    assert all(not runs.open_run(run).checkpoints() for run in section.runs), "they would fill the disk"

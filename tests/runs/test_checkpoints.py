@@ -1,0 +1,248 @@
+"""Checkpoint files: torn, damaged, foreign, left over, and how many of them stay."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gramrun.base.errors import ConfigError, InputError, RunError
+from gramrun.evaluation.protocol import evaluate_run
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+from gramrun.training.loop import fit
+from gramrun.training.trainer import Trainer
+
+
+def start(path, config, corpus):
+    return runs.create(path, "train", config, corpus.content_hash)
+
+
+def run_to_the_end(path, config, corpus):
+    run = start(path, config, corpus)
+    fit(run, Trainer(config, corpus), corpus)
+    return run
+
+
+def restored(run, config, corpus):
+    """A new trainer at the run's newest whole checkpoint, and the run reopened."""
+    reopened, trainer = runs.reopen(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
+    checkpoints.restore(reopened, trainer)
+    return reopened, trainer
+
+
+def names(run):
+    return sorted(os.listdir(run.path / "checkpoints"))
+
+
+def test_every_damaged_byte_of_a_checkpoint_is_noticed(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    file = run.checkpoints()[-1]
+    whole = file.read_bytes()
+    expected = checkpoints.load(file)["trainer"]["model"]
+    random = np.random.default_rng(0)
+    refused = 0
+    for position in random.integers(len(whole), size=150):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << int(random.integers(8))
+        file.write_bytes(damaged)
+        try:
+            found = checkpoints.load(file)["trainer"]["model"]
+        except InputError:
+            refused += 1
+        else:  # a byte of padding, or of a time stamp
+            assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert refused > 75
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        with pytest.raises(InputError, match="torn or damaged"):
+            checkpoints.load(file)
+    for junk in (b"PK\x03\x04" + bytes(200), random.bytes(5000)):
+        file.write_bytes(junk)
+        with pytest.raises(InputError, match="torn or damaged"):
+            checkpoints.load(file)
+
+
+def test_a_torn_checkpoint_is_skipped_with_a_warning(tmp_path, make_config, corpus, caplog):
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=20"), corpus)
+    older, newest = run.checkpoints()
+    newest.write_bytes(newest.read_bytes()[:1000])
+    assert checkpoints.load_newest(run)["trainer"]["step"] == 20
+    assert f"{newest}: torn or damaged checkpoint" in caplog.text
+    older.write_bytes(b"")
+    with pytest.raises(InputError, match="none of its 2 checkpoints is whole"):
+        checkpoints.load_newest(run)
+    with pytest.raises(InputError, match="no such checkpoint"):
+        checkpoints.load(tmp_path / "absent.pt")
+
+
+def test_checkpoints_run_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/owned",)
+
+    torch.save({"schema_version": 2, "trainer": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(InputError, match="torn or damaged"):
+        checkpoints.load(tmp_path / "evil.pt")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_newer_checkpoint_schema_is_refused(tmp_path):
+    torch.save({"schema_version": 2}, tmp_path / "d.pt")
+    with pytest.raises(InputError, match="torn or damaged"):
+        checkpoints.load(tmp_path / "d.pt")
+    torch.save({"schema_version": 3}, tmp_path / "c.pt")
+    with pytest.raises(InputError, match="schema version 3, but gramrun .* reads version 2: a newer"):
+        checkpoints.load(tmp_path / "c.pt")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path, make_config, corpus, value):
+    run = start(tmp_path / "r", make_config(), corpus)
+    trainer = Trainer(run.config, corpus)
+    parameter = next(iter(trainer.model.parameters())).data
+    parameter[0] = 3e38  # whose sum is infinite, unlike any of them
+    checkpoints.save(run, trainer)
+    parameter[1, 0] = float(value)
+    trainer.step = 1
+    with pytest.raises(RunError, match="step 1: .* is not finite; lower train.learning_rate"):
+        checkpoints.save(run, trainer)
+    assert names(run) == ["step-000000000.pt"]
+
+
+@pytest.mark.parametrize(
+    "override", ["train.seed=1", "train.gravity=3", "train.optimizer=sgd", "estimator.name=sampling"]
+)
+def test_the_checkpoint_of_another_run_is_refused(tmp_path, make_config, corpus, override):
+    """Also where every shape agrees, so that torch alone would take it."""
+    run = start(tmp_path / "r", make_config(), corpus)
+    other = run_to_the_end(tmp_path / "o", make_config(override), corpus)
+    run.checkpoint_path(40).write_bytes(other.checkpoints()[-1].read_bytes())
+    with pytest.raises(InputError, match="is the checkpoint of another configuration, command or corpus"):
+        checkpoints.restore(run, Trainer(run.config, corpus))
+    with pytest.raises(InputError, match="is the checkpoint of another"):
+        evaluate_run(run, corpus, "validation")
+
+
+def test_a_file_cut_at_any_length_is_torn(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    file = run.checkpoints()[-1]
+    whole = file.read_bytes()
+    lengths = {*range(100), *range(0, len(whole), 61), *range(len(whole) - 300, len(whole))}
+    for length in sorted(lengths, reverse=True):
+        os.truncate(file, length)
+        with pytest.raises(checkpoints.TornCheckpoint, match=f"{file}: torn or damaged checkpoint"):
+            checkpoints.load(file)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "one bit"])
+def test_training_goes_on_from_the_one_before_a_torn_one(tmp_path, make_config, corpus, caplog, damage):
+    config = make_config("train.checkpoint_every=10")
+    run = run_to_the_end(tmp_path / "r", config, corpus)
+    newest = run.checkpoints()[-1]
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 16  # in a tensor
+    newest.write_bytes({"empty": b"", "cut": bytes(content[:-1]), "one bit": bytes(content)}[damage])
+    reopened, trainer = restored(run, config, corpus)
+    assert trainer.step == 30
+    assert f"{newest}: torn or damaged checkpoint; falling back on the one before" in caplog.text
+    fit(reopened, trainer, corpus)
+    assert names(run) == ["step-000000030.pt", "step-000000040.pt", "step-000000040.torn"]
+    assert checkpoints.load(newest)["trainer"]["step"] == 40
+
+
+def test_a_torn_checkpoint_takes_no_place_among_those_kept(tmp_path, make_config, corpus):
+    """With two kept, a torn newest one would otherwise push the only whole one out."""
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
+    os.truncate(run.checkpoints()[-1], 9)
+    config = make_config("train.checkpoint_every=10", "train.checkpoints_kept=1")
+    reopened, trainer = restored(run, config, corpus)
+    next(iter(trainer.steps()))
+    checkpoints.save(reopened, trainer)
+    assert [path.name for path in reopened.checkpoints()] == ["step-000000031.pt"]
+    assert checkpoints.load_newest(reopened)["trainer"]["step"] == 31
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 9])
+def test_as_many_are_kept_as_was_asked_for(tmp_path, make_config, corpus, kept):
+    config = make_config("train.checkpoint_every=10", f"train.checkpoints_kept={kept}")
+    run = run_to_the_end(tmp_path / "r", config, corpus)
+    assert names(run) == [f"step-{step:09d}.pt" for step in (10, 20, 30, 40)][-kept:]
+
+
+def test_a_resumed_run_may_keep_another_number(tmp_path, make_config, corpus):
+    settings = ("train.checkpoint_every=10", "train.checkpoints_kept=3")
+    run = run_to_the_end(tmp_path / "r", make_config(*settings), corpus)
+    longer = make_config("train.checkpoint_every=10", "train.checkpoints_kept=1", "train.steps=50")
+    fit(*restored(run, longer, corpus), corpus)
+    assert names(run) == ["step-000000050.pt"]
+    with pytest.raises(ConfigError, match="checkpoints_kept: input should be greater than or equal to 1"):
+        make_config("train.checkpoints_kept=0")
+
+
+def test_what_a_killed_save_left_is_removed_by_the_next_resume_and_save(tmp_path, make_config, corpus):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    config = make_config("train.checkpoint_every=10")
+    run = run_to_the_end(tmp_path / "r", config, corpus)
+    half = run.path / "checkpoints" / f".step-000000033.pt.{dead.pid}.partial.pt"
+    others = run.path / "checkpoints" / f".step-000000033.pt.{os.getppid()}.partial.pt"  # alive, and writing
+    others.touch()
+    half.touch()
+    _, trainer = restored(run, config, corpus)
+    assert not half.exists()
+    half.touch()
+    checkpoints.save(run, trainer)
+    assert names(run) == [others.name, "step-000000030.pt", "step-000000040.pt"]
+
+
+def test_a_refused_resume_leaves_torn_files_where_they_are(tmp_path, make_config, corpus):
+    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
+    os.truncate(run.checkpoints()[-1], 9)
+    with pytest.raises(ConfigError, match="is at step 30 already"):
+        restored(run, make_config("train.checkpoint_every=10", "train.steps=20"), corpus)
+    assert names(run) == ["step-000000030.pt", "step-000000040.pt"]
+
+
+def test_all_is_on_the_disk_in_the_order_in_which_it_is_relied_on(tmp_path, make_config, corpus, monkeypatch):
+    """Records, then the temporary file, then its new name: a power failure in between loses nothing relied on."""
+    run = start(tmp_path / "r", make_config(), corpus)
+    run.append_metrics({"step": 1})
+    acts, fsync, replace = [], os.fsync, Path.replace
+
+    def synced(descriptor):
+        acts.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        fsync(descriptor)
+
+    def renamed(self, target):
+        acts.append(("rename", Path(target).name))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    checkpoints.save(run, Trainer(run.config, corpus))
+    file = "step-000000000.pt"
+    order = [
+        ("sync", "metrics.jsonl"),
+        ("sync", "r"),
+        ("sync", f".{file}.{os.getpid()}.partial.pt"),
+        ("rename", file),
+    ]
+    assert [act for act in acts if act in order] == order
+    assert acts[-1] == ("sync", "checkpoints")
+
+
+def test_other_threads_are_warned_of(tmp_path, make_config, corpus, caplog):
+    config = make_config()
+    run = run_to_the_end(tmp_path / "r", config, corpus)
+    restored(run, config, corpus)
+    assert not caplog.records
+    run.update_manifest(threads=64)
+    restored(run, config, corpus)
+    assert (
+        "threads after 64: equal to an uninterrupted run up to rounding only; set OMP_NUM_THREADS=64"
+        in caplog.text
+    )

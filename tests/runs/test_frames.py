@@ -1,0 +1,243 @@
+"""Results as pandas frames: what runs wrote, with the documented types, without opening a model."""
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gramrun.base.errors import ConfigError, InputError
+from gramrun.base.json_lines import is_number, read_table
+from gramrun.config import BaselineConfig
+from gramrun.config.loading import dump_config, load_config
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation.baseline_run import run_baseline
+from gramrun.evaluation.protocol import evaluate_run
+from gramrun.runs import frames
+from gramrun.runs import lifecycle as runs
+from gramrun.training import setup as opening
+from gramrun.training.loop import fit
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
+
+
+def train(make_config, path, *overrides):
+    config = make_config(*overrides)
+    corpus = open_corpus(config.data.path)
+    run, trainer = opening.open_run("train", path, config, corpus, resume=False, force=False)
+    fit(run, trainer, corpus)
+    return run, corpus
+
+
+def test_a_training_run(make_config, tmp_path):
+    run, corpus = train(make_config, tmp_path / "r", "evaluation.inner_products=50", "train.seed=3")
+    measured = evaluate_run(run, corpus, "validation")
+    runs.record_evaluation(run, measured)
+    loaded = frames.load(tmp_path / "r")
+
+    written = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert loaded.metrics.to_dict("records") == written
+    assert list(loaded.metrics["step"]) == [20, 40]
+    with (tmp_path / "r" / "inner_products.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert loaded.inner_products["q0.5"].tolist() == [float(row["q0.5"]) for row in rows]
+    assert loaded.evaluation["split"].tolist() == ["validation"]
+    assert loaded.evaluation["popularity.map@10"][0] == measured["popularity"]["map@10"]
+    assert [loaded.evaluation[f"ci95.{end}"][0] for end in ("low", "high")] == measured["ci95"]
+    assert (loaded.seed, loaded.manifest["status"]) == (3, "finished")
+    assert loaded.config == run.config
+    assert loaded.gram_error.empty and loaded.trajectory.empty
+    with pytest.raises(FrozenInstanceError):
+        loaded.metrics = pd.DataFrame()
+    with pytest.raises(TypeError):
+        loaded.manifest["seed"] = 4
+
+
+def test_types_do_not_depend_on_what_the_rows_hold(make_config, tmp_path):
+    """An objective without Gramians has null for its gravity, which alone would be a column of objects."""
+    softmax = ("train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1")
+    train(make_config, tmp_path / "softmax", *softmax)
+    train(make_config, tmp_path / "gravity")
+    types = []
+    for name in ("softmax", "gravity"):
+        frame = frames.load(tmp_path / name).metrics
+        types.append(frame.dtypes.to_dict())
+        assert {t for c, t in types[-1].items() if c != "step"} == {np.dtype("float64")}
+        assert types[-1]["step"] == np.dtype("int64")
+    assert types[0] == types[1]
+    assert math.isnan(frames.load(tmp_path / "softmax").metrics["gravity"][0])
+
+
+def test_a_gram_error_run(gramrun, corpus_path, tmp_path):
+    arguments = [
+        "--set",
+        f"data.path={corpus_path}",
+        "--set",
+        "train.steps=20",
+        "--set",
+        "train.batch_size=64",
+    ]
+    arguments += ["--set", "estimator.gramian_batch_size=32", "--set", "gram_error.every=10"]
+    assert gramrun("gram-error", "--config", CONFIGS / "sogram.yaml", *arguments, "--output", "g")[0] == 0
+    loaded = frames.load("g")  # as text, too
+    assert sorted(set(loaded.gram_error["step"])) == [1, 10, 20]
+    assert set(loaded.gram_error["side"]) == {"left", "right"}
+    assert loaded.gram_error.dtypes["batch_size"] == np.dtype("int64")
+    assert loaded.gram_error.dtypes["alpha"] == np.dtype("float64")  # sampling has none
+    assert (loaded.trajectory["gramian_norm"] > 0).all()
+    assert loaded.metrics.empty and loaded.evaluation.empty
+
+
+def test_a_baseline(corpus_path, tmp_path):
+    config = load_config(
+        BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}", "baseline.seed=5"]
+    )
+    measured = run_baseline(tmp_path / "b", config, open_corpus(corpus_path))
+    loaded = frames.load(tmp_path / "b")
+    assert loaded.evaluation["map@10"].tolist() == [result["map@10"] for result in measured]
+    assert (loaded.metrics["objective"].diff().dropna() <= 0).all()  # each sweep lowers it
+    assert loaded.seed == 5
+
+
+def test_several_runs(make_config, corpus_path, tmp_path):
+    for name, *overrides in (
+        ("a-0", "train.seed=0"),
+        ("a-1", "train.seed=1"),
+        ("b-0", "train.gravity=0.25", "train.seed=0"),
+    ):
+        train(make_config, tmp_path / "runs" / name, "train.steps=10", *overrides)
+    (tmp_path / "runs" / "notes.txt").write_text("no run")
+    frame = frames.table(str(tmp_path / "runs" / "*"), "metrics")
+    assert frame["run"].tolist() == [str(tmp_path / "runs" / name) for name in ("a-0", "a-1", "b-0")]
+    assert frame["seed"].tolist() == [0, 1, 0]
+    first, second, third = frame["method"]
+    assert first == second != third
+    assert third.endswith("gravity 0.25")
+    assert len(frame.groupby("method")["map@10"].mean()) == 2
+    listed = frames.table([tmp_path / "runs" / "b-0", tmp_path / "runs" / "a-0"], "metrics")
+    assert listed["seed"].dtype == np.dtype("int64")
+    assert listed["map@10"].tolist() == [frame["map@10"][2], frame["map@10"][0]]
+    assert frames.table(tmp_path / "runs" / "a-0", "gram_error").columns.tolist() == [
+        "run",
+        "method",
+        "seed",
+    ]
+
+    baseline = load_config(
+        BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}", "baseline.name=popularity"]
+    )
+    run_baseline(tmp_path / "runs" / "c", baseline, open_corpus(corpus_path))
+    mixed = frames.table(str(tmp_path / "runs" / "*"), "evaluation")
+    assert set(mixed["method"]) == {"popularity"}  # the trained ones were not evaluated
+    # A setting that only the other kind of run has tells nothing apart.
+    assert frames.table(str(tmp_path / "runs" / "*"), "metrics")["method"].tolist()[:3] == list(
+        frame["method"]
+    )
+
+
+def test_what_cannot_be_loaded(tmp_path, make_config):
+    with pytest.raises(InputError, match="not a run directory"):
+        frames.load(tmp_path)
+    with pytest.raises(InputError, match="no run directory there"):
+        frames.table(str(tmp_path / "*"), "metrics")
+    with pytest.raises(InputError, match="no frame is called losses; there are metrics"):
+        frames.table([tmp_path], "losses")
+    run = runs.create(tmp_path / "r", "train", make_config(), "hash")
+    (tmp_path / "r" / "config.yaml").write_text(dump_config(run.config) + "speed: 1\n")
+    run.update_manifest(files={})  # as an older version's, which kept no checksums
+    with pytest.raises(ConfigError, match="speed"):
+        frames.load(tmp_path / "r")
+
+
+def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
+    file = tmp_path / "gram_error.csv"
+    file.write_text("step,error\n1,0.5\n2,0.25\n3,0.1")  # 0.1 of perhaps 0.125
+    assert read_table(file)["error"].tolist() == [0.5, 0.25]
+    file.write_text("step,error\n1,0.5\n2,0.25,7,8\n")
+    with pytest.raises(InputError, match=r"gram_error.csv: damaged .* start the run anew") as raised:
+        read_table(file, ["step", "error"])
+    assert "\n" not in str(raised.value)
+    file.write_bytes(b"step,error\n\xff\xfe,1\n")
+    with pytest.raises(InputError, match="damaged"):
+        read_table(file, ["step", "error"])
+    file.write_text("")
+    with pytest.raises(InputError, match="damaged"):
+        read_table(file, ["step", "error"])
+    file.write_text("step,error\nnine,0.5\n")
+    with pytest.raises(InputError, match="damaged"):
+        read_table(file, ["step", "error"])
+    for row in ("1,,", "1,7,", "1,nan,"):  # of which pandas makes a number, or nothing
+        file.write_text(f"step,estimator,error\n{row}0.5\n")
+        with pytest.raises(InputError, match=r"estimator holds no text .* start the run anew"):
+            read_table(file, ["step", "error"], ["estimator"])
+    file.write_text("step,estimator,error\n1,SOGram,0.5\n")
+    assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram"]
+
+
+def test_only_finite_real_values_are_numbers():
+    assert all(map(is_number, (0, -1, 1.5, 10**300, -1e308)))
+    assert not any(map(is_number, (10**400, -(10**400), 1e999, float("nan"), True, "1", None, [1], 1j)))
+
+
+@pytest.fixture(scope="module")
+def some_run(corpus_path, tmp_path_factory):
+    config = load_config(BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}"])
+    path = tmp_path_factory.mktemp("some") / "b"
+    run_baseline(path, config, open_corpus(corpus_path))
+    return path
+
+
+NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+JSON = st.recursive(
+    NUMBERS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("step", "ci95", "split", "map@10")) | st.text(max_size=3), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+FILES = {
+    "gram_error.csv": st.binary(max_size=60)
+    | st.lists(
+        st.lists(st.sampled_from(("step", "error", "1", "2.5", "", "a", '"', "1e400", "9" * 30)), max_size=4),
+        max_size=4,
+    ).map(lambda rows: "".join(",".join(row) + "\n" for row in rows).encode()),
+    "evaluation.json": st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()),
+    "metrics.jsonl": st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode() + b"\n"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_any_bytes_give_frames_or_one_line(some_run, name, data):
+    file = some_run / name
+    before = file.read_bytes() if file.exists() else None
+    file.write_bytes(data.draw(FILES[name]))
+    message = str(some_run)
+    try:
+        loaded = frames.load(some_run)
+        assert all(isinstance(getattr(loaded, frame), pd.DataFrame) for frame in frames.FRAMES)
+    except InputError as error:
+        message = str(error)
+    finally:
+        file.unlink()
+        if before is not None:
+            file.write_bytes(before)
+    assert "\n" not in message and str(some_run) in message
+
+
+def test_loading_imports_neither_torch_nor_matplotlib():
+    code = "import sys; from gramrun import runs; runs.load, runs.table; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "matplotlib"} & set(answer.stdout.split())

@@ -1,0 +1,97 @@
+"""The in-batch softmax against the full one: by enumerating every batch, and where both are equal exactly."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from gramrun.training.batch_softmax import batch_softmax_loss, corrected_scores
+
+SHARE = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.double)  # q of four right items
+TEMPERATURE = 0.7
+
+
+def towers(left_items, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(left_items, 3, generator=random, dtype=torch.double),
+        torch.randn(len(SHARE), 3, generator=random, dtype=torch.double),
+    )
+
+
+def test_the_loss_as_it_is_written():
+    u, v = towers(5)
+    items = [0, 2, 0, 3, 2]
+    total = 0.0
+    for i, own in enumerate(items):
+        score = [float(u[i] @ v[y]) / TEMPERATURE - math.log(SHARE[y]) for y in items]
+        others = [math.exp(score[j]) for j, y in enumerate(items) if j != i and y != own]
+        total -= math.log(math.exp(score[i]) / (math.exp(score[i]) + sum(others)))
+    batch = torch.tensor(items)
+    loss = batch_softmax_loss(u, v[batch], batch, SHARE[batch].log(), TEMPERATURE)
+    assert float(loss) == pytest.approx(total / len(items), rel=1e-12)
+
+
+def expected_denominator(log_probability, positive, batch_size=3):
+    """E D of the first slot, which holds `positive`, over all draws of the other slots from q."""
+    u, v = towers(1)
+    expectation = 0.0
+    for others in itertools.product(range(len(SHARE)), repeat=batch_size - 1):
+        batch = torch.tensor([positive, *others])
+        scores = corrected_scores(u.expand(batch_size, -1), v[batch], batch, log_probability[batch])
+        expectation += math.prod(SHARE[list(others)].tolist()) * float(scores[0].exp().sum())
+    return expectation, (u @ v.T).exp().squeeze(0)
+
+
+@pytest.mark.parametrize("positive", range(len(SHARE)))
+def test_the_corrected_denominator_estimates_the_partition_function(positive):
+    """E D = (B − 1) (Z − e^s) + e^s / q; with no correction, or the wrong sign, negatives are off."""
+    expectation, terms = expected_denominator(SHARE.log(), positive)
+    own, partition = float(terms[positive]), float(terms.sum())
+    assert expectation == pytest.approx(2 * (partition - own) + own / float(SHARE[positive]), rel=1e-12)
+    for sign in (0, -1):
+        wrong, _ = expected_denominator(sign * SHARE.log(), positive)
+        negatives = wrong - own * float(SHARE[positive]) ** -sign
+        assert abs(negatives / (2 * (partition - own)) - 1) > 0.2
+
+
+def test_the_denominator_is_unbiased_where_the_positive_has_the_share_of_one_other_slot(monkeypatch):
+    monkeypatch.setitem(globals(), "SHARE", torch.tensor([0.5, 0.3, 0.1, 0.1], dtype=torch.double))
+    expectation, terms = expected_denominator(SHARE.log(), positive=0)  # q = 1 / (B − 1)
+    assert expectation == pytest.approx(2 * float(terms.sum()), rel=1e-12)
+
+
+def gradients_at_the_rarest(sign):
+    """Gradients in u of the loss of item 3, of the batch that holds each item q·B times and of the full softmax.
+
+    Item 3 fills one slot of ten, so that no accidental hit is left out and D = B·Z exactly.
+    """
+    batch = torch.tensor([3, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    u, v = towers(len(batch))
+    u.requires_grad_()
+    loss = batch_softmax_loss(u, v[batch], batch, sign * SHARE[batch].log(), TEMPERATURE)
+    (in_batch,) = torch.autograd.grad(loss * len(batch), u)
+    full_loss = torch.nn.functional.cross_entropy(u[:1] @ v.T / TEMPERATURE, torch.tensor([3]))
+    (full,) = torch.autograd.grad(full_loss, u)
+    return in_batch[0], full[0]
+
+
+def test_a_batch_in_proportion_gives_the_full_softmax_gradient():
+    in_batch, full = gradients_at_the_rarest(sign=1)
+    torch.testing.assert_close(in_batch, full, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("sign", [0, -1])
+def test_without_the_correction_or_with_its_sign_wrong_the_gradient_is_another(sign):
+    in_batch, full = gradients_at_the_rarest(sign)
+    assert (in_batch - full).norm() > 0.05 * full.norm()
+
+
+def test_a_batch_of_one_item_alone_has_no_negatives():
+    u, v = towers(2)
+    batch = torch.tensor([1, 1])
+    loss = batch_softmax_loss(u.requires_grad_(), v[batch], batch, SHARE[batch].log())
+    loss.backward()
+    assert loss.item() == pytest.approx(0, abs=1e-15)
+    assert u.grad.abs().max() == 0

@@ -1,0 +1,343 @@
+"""Watching a run: evaluation when it is due, what is counted as training, the bar, and TensorBoard."""
+
+import io
+import itertools
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gramrun.base.errors import ConfigError
+from gramrun.base.interruption import Interrupted
+from gramrun.config import RunConfig, TimedInterval
+from gramrun.config.loading import load_config
+from gramrun.data import shards
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+from gramrun.training import gram_error
+from gramrun.training import loop as fitting
+from gramrun.training import progress as watching
+from gramrun.training.loop import fit
+from gramrun.training.progress import Schedule
+from gramrun.training.trainer import StepRecord, Trainer
+
+NO_TENSORBOARD = "reads TensorBoard's files back, and tensorboard is not installed"
+CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
+DOCUMENTED = (CONFIGS.parent / "docs" / "file-formats.md").read_text(encoding="utf-8")
+
+
+def start(path, config, corpus):
+    return runs.create(path, "train", config, corpus.content_hash), Trainer(config, corpus)
+
+
+def fitted(path, config, corpus):
+    run, trainer = start(path, config, corpus)
+    fit(run, trainer, corpus)
+    return run, trainer
+
+
+def resumed(path, config, corpus):
+    run, trainer = runs.reopen(path, "train", config, corpus.content_hash), Trainer(config, corpus)
+    saved = checkpoints.restore(run, trainer)
+    fit(run, trainer, corpus, saved.get("losses", ()))
+    return run, trainer
+
+
+class Killed(BaseException):
+    """What no one catches."""
+
+
+def while_training(trainer, step, act):
+    """Let something happen at a step of a trainer, before anyone hears of the step."""
+    original = trainer.steps
+
+    def steps():
+        for record in original():
+            if record.step == step:
+                act()
+            yield record
+
+    trainer.steps = steps
+
+
+def killed_at(trainer, step):
+    """Let a trainer end at a step like a process that is killed."""
+
+    def kill():
+        raise Killed
+
+    while_training(trainer, step, kill)
+
+
+def state(trainer):
+    parts = (trainer.model, trainer.left_estimator, trainer.right_estimator)
+    return [tensor for part in parts for tensor in part.state_dict().values()]
+
+
+@pytest.fixture(scope="module")
+def trainer(corpus_path):
+    settings = [f"data.path={corpus_path}", "train.batch_size=64", "estimator.gramian_batch_size=32"]
+    return Trainer(load_config(RunConfig, CONFIG, settings), shards.open_corpus(corpus_path))
+
+
+def due(interval, trainer, ends, begin=0):
+    """The steps after which an interval is due, where step t ends after ``ends[t - 1]`` seconds."""
+    trainer.train_seconds = ends[begin - 1] if begin else 0.0
+    schedule = Schedule(TimedInterval.model_validate(interval), trainer)
+    records = [StepRecord(t, 0.0, 0.0, ends[t - 1]) for t in range(begin + 1, len(ends) + 1)]
+    return [record.step for record in records if schedule.due(record)]
+
+
+def test_intervals_of_steps_and_epochs(trainer):
+    ends = [0.1 * t for t in range(1, 101)]
+    epoch = round(trainer.pairs / 64)
+    assert due("30", trainer, ends) == [30, 60, 90]
+    assert due("2 epochs", trainer, ends) == list(range(2 * epoch, 101, 2 * epoch))
+    assert due("0", trainer, ends) == due("0 minutes", trainer, ends) == due("0 epochs", trainer, ends) == []
+
+
+def test_minutes_are_due_at_the_first_step_after_each_multiple(trainer):
+    assert due("0.5 minutes", trainer, [10, 29, 30, 31, 59, 95, 96, 119, 120]) == [3, 6, 9]
+    assert due("0.5 minutes", trainer, [100.0, 200.0, 201.0]) == [1, 2]  # a step longer than the interval
+
+
+@given(st.lists(st.floats(1e-3, 100), min_size=2, max_size=40), st.floats(0.01, 2), st.data())
+def test_a_resumed_run_is_due_when_it_would_have_been(trainer, seconds, minutes, data):
+    ends = list(itertools.accumulate(seconds))
+    stopped = data.draw(st.integers(1, len(ends) - 1))
+    interval = f"{minutes:.6f} minutes"
+    straight = due(interval, trainer, ends)
+    first, second = due(interval, trainer, ends[:stopped]), due(interval, trainer, ends, begin=stopped)
+    assert first + second == straight
+
+
+@pytest.mark.parametrize("estimator", ["sampling", "sogram", "sagram", "control-variate"])
+def test_evaluation_changes_nothing_in_training(tmp_path, make_config, corpus, estimator):
+    name = f"estimator.name={estimator}"
+    run, watched = fitted(tmp_path / "w", make_config(name, "evaluation.every=0.00001 minutes"), corpus)
+    _, alone = fitted(tmp_path / "a", make_config(name, "evaluation.every=0"), corpus)
+    assert len(run.metrics()) > 10
+    assert all(torch.equal(a, b) for a, b in zip(state(watched), state(alone), strict=True))
+
+
+def test_records_come_with_the_minutes_of_training(tmp_path, make_config, corpus):
+    """Also over an interruption; as the clock is real, what is known is which multiples lie between."""
+    config = make_config("evaluation.every=0.0002 minutes", "train.steps=200", "train.checkpoint_every=10")
+    run, trainer = start(tmp_path / "r", config, corpus)
+    killed_at(trainer, 75)
+    with pytest.raises(Killed):
+        fit(run, trainer, corpus)
+    run, trainer = resumed(tmp_path / "r", config, corpus)
+    multiples = [int(record["train_seconds"] / 0.012) for record in run.metrics()]
+    assert len(multiples) > 3
+    assert all(later > before for before, later in itertools.pairwise(multiples[:-1]))
+    assert run.metrics()[-1]["step"] == 200
+
+
+def test_gram_error_saves_by_the_minute_too(tmp_path, make_config, corpus):
+    config = make_config("train.checkpoint_every=0.00001 minutes")
+    run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
+    trainer = Trainer(config, corpus)
+    killed_at(trainer, 25)
+    with pytest.raises(Killed):
+        gram_error.watch(run, trainer, gram_error.Observers(config.gram_error.estimators, trainer))
+    assert len(run.checkpoints()) == config.train.checkpoints_kept
+
+
+def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config, corpus, monkeypatch):
+    def slowly(function, seconds):
+        def slow(*arguments, **options):
+            time.sleep(seconds)
+            return function(*arguments, **options)
+
+        return slow
+
+    monkeypatch.setattr(fitting, "evaluate_model", slowly(fitting.evaluate_model, 0.3))
+    monkeypatch.setattr(checkpoints, "save", slowly(checkpoints.save, 0.2))
+    config = make_config("evaluation.splits=[validation]", "train.checkpoint_every=20")
+    run, trainer = fitted(tmp_path / "r", config, corpus)
+    first, last = run.metrics()
+    assert last["train_seconds"] == trainer.train_seconds
+    assert min(first["evaluation_seconds"], last["evaluation_seconds"]) >= 0.3
+    assert (first["checkpoint_seconds"], last["checkpoint_seconds"] >= 0.2) == (0, True)
+    passed, trained = (last[name] - first[name] for name in ("seconds", "train_seconds"))
+    assert passed - trained >= first["evaluation_seconds"] + last["checkpoint_seconds"]
+
+
+def test_pairs_per_second_are_those_of_the_stretch(tmp_path, make_config, corpus):
+    config = make_config("evaluation.every=15")
+    run, trainer = start(tmp_path / "r", config, corpus)
+    while_training(trainer, 22, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Interrupted):
+        fit(run, trainer, corpus)
+    run, _ = resumed(tmp_path / "r", config, corpus)
+    records = [{"step": 0, "train_seconds": 0.0}, *run.metrics()]
+    assert [record["step"] for record in records] == [0, 15, 30, 40]
+    for before, after in itertools.pairwise(records):
+        pairs = 64 * (after["step"] - before["step"])
+        seconds = after["train_seconds"] - before["train_seconds"]
+        assert after["pairs_per_second"] == pytest.approx(pairs / seconds)
+
+
+def test_the_loss_is_the_mean_over_the_stretch(tmp_path, make_config, corpus):
+    config = make_config("evaluation.every=15")
+    run, _ = fitted(tmp_path / "r", config, corpus)
+    losses = [record.loss for record in Trainer(config, corpus).steps()]
+    means = [sum(part) / len(part) for part in (losses[:15], losses[15:30], losses[30:])]
+    assert [record["loss"] for record in run.metrics()] == pytest.approx(means, rel=1e-12)
+
+
+def test_every_field_is_documented(tmp_path, make_config, corpus):
+    run, _ = fitted(tmp_path / "r", make_config(), corpus)
+    table = DOCUMENTED.split("| field | what it is |\n")[1].split("\n\n")[0]
+    documented = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert documented == list(run.metrics()[-1])
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_shows_the_loss_of_each_step_and_the_last_evaluation(
+    tmp_path, make_config, corpus, monkeypatch
+):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(watching, "SECONDS_BETWEEN_DRAWINGS", 0)
+    run, _ = fitted(tmp_path / "r", make_config("train.gravity=3"), corpus)
+    losses = [record.loss for record in Trainer(run.config, corpus).steps()]
+    drawn = {}
+    for line in re.split(r"[\r\n]", terminal.getvalue()):
+        if match := re.search(r"^SOGram α=0.1: .* (\d+)/40 \[.*?, (.*)\]", line):
+            drawn[int(match[1])] = dict(item.split("=") for item in match[2].split(", "))
+    assert {10, 30, 40} <= set(drawn)
+    assert {step: values["loss"] for step, values in drawn.items()} == {
+        step: f"{losses[step - 1]:.4f}" for step in drawn
+    }
+    assert all(re.fullmatch(r"[\d.]+[kM]?", values["pairs/s"]) for values in drawn.values())
+    first, last = run.metrics()
+    assert "MAP@10" not in drawn[10]
+    assert (drawn[30]["MAP@10"], drawn[30]["gravity"]) == (
+        f"{first['map@10']:.4f}",
+        f"{first['gravity']:.4f}",
+    )
+    assert drawn[40]["MAP@10"] == f"{last['map@10']:.4f}"
+
+
+def test_there_is_no_bar_without_a_terminal(tmp_path, make_config, corpus, capfd):
+    fitted(tmp_path / "r", make_config(), corpus)
+    assert capfd.readouterr().err == ""
+
+
+def scalars(path):
+    """What TensorBoard would draw of a run: {name: {step: value}}, and that no step is drawn twice."""
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason=NO_TENSORBOARD
+    )
+    events = accumulator.EventAccumulator(str(path / "tensorboard")).Reload()
+    curves = {}
+    for name in events.Tags()["scalars"]:
+        points = [(event.step, event.value) for event in events.Scalars(name)]
+        curves[name] = dict(points)
+        assert len(points) == len(curves[name])
+    return curves
+
+
+def as_scalars(run):
+    """The same from metrics.jsonl, in TensorBoard's float32."""
+    return {
+        name: {r["step"]: pytest.approx(r[name], rel=1e-6) for r in run.metrics()}
+        for name in run.metrics()[0]
+        if name != "step"
+    }
+
+
+def test_tensorboard_holds_the_metrics(tmp_path, make_config, corpus):
+    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
+    run, _ = fitted(tmp_path / "r", make_config("log.tensorboard=true"), corpus)
+    assert scalars(run.path) == as_scalars(run)
+    assert {"loss", "gravity", "map@10", "train_map@10", "pairs_per_second"} <= set(scalars(run.path))
+
+
+def test_curves_can_be_watched_while_a_run_goes_on(tmp_path, make_config, corpus):
+    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
+    run, trainer = start(tmp_path / "r", make_config("log.tensorboard=true"), corpus)
+    seen = []
+    while_training(trainer, 30, lambda: seen.append(set(scalars(run.path)["map@10"])))
+    fit(run, trainer, corpus)
+    assert seen == [{20}]
+
+
+def test_an_objective_without_gravity_has_no_such_curve(tmp_path, make_config, corpus):
+    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
+    settings = ("train.objective=batch-softmax", "estimator={name: none, gramian_batch_size: 32}")
+    run, _ = fitted(tmp_path / "r", make_config(*settings, "log.tensorboard=true"), corpus)
+    assert run.metrics()[0]["gravity"] is None
+    assert "gravity" not in scalars(run.path)
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 15, 20])  # both come again, step 20 does, or none
+def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus, checkpoint_every):
+    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
+    config = make_config(
+        "log.tensorboard=true", "evaluation.every=10", f"train.checkpoint_every={checkpoint_every}"
+    )
+    run, trainer = start(tmp_path / "r", config, corpus)
+    killed_at(trainer, 28)
+    with pytest.raises(Killed):
+        fit(run, trainer, corpus)
+    assert set(scalars(run.path)["loss"]) == {10, 20}
+    run, _ = resumed(tmp_path / "r", config, corpus)
+    assert set(scalars(run.path)["loss"]) == {10, 20, 30, 40}
+    assert scalars(run.path) == as_scalars(run)
+
+
+def test_the_log_may_change_on_resume(tmp_path, make_config, corpus):
+    """And what was measured before TensorBoard was switched on is drawn too."""
+    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
+    settings = ("train.checkpoint_every=15", "evaluation.every=10")
+    run, trainer = start(tmp_path / "r", make_config(*settings), corpus)
+    killed_at(trainer, 28)
+    with pytest.raises(Killed):
+        fit(run, trainer, corpus)
+    before = run.manifest["config_hash"]
+    run, _ = resumed(tmp_path / "r", make_config(*settings, "log.tensorboard=true"), corpus)
+    assert run.manifest["config_hash"] == before
+    assert runs.open_run(run.path).config.log.tensorboard
+    assert set(scalars(run.path)["loss"]) == {10, 20, 30, 40}
+    assert scalars(run.path) == as_scalars(run)
+    with pytest.raises(
+        ConfigError,
+        match=r"--resume may change only train\.epochs, train\.steps, train\.checkpoints_kept and log",
+    ):
+        resumed(run.path, make_config(*settings, "evaluation.every=7"), corpus)
+
+
+def test_a_missing_tensorboard_is_one_line_and_starts_nothing(gramrun, tmp_path, corpus_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    command = [
+        "train",
+        "--config",
+        CONFIG,
+        "--set",
+        f"data.path={corpus_path}",
+        "--set",
+        "log.tensorboard=true",
+    ]
+    for options in (["--output", "r"], ["--dry-run"]):
+        code, out, err = gramrun(*command, *options)
+        assert (code, out) == (2, "")
+        assert err == (
+            "gramrun: log.tensorboard: true needs the package tensorboard, which is not installed; install it "
+            "with: pip install 'gramrun[tensorboard]' (or pip install tensorboard)\n"
+        )
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,328 @@
+"""A run that was interrupted equals one that was not, to the last bit: parameters, optimizer, estimators, metrics.
+
+Interruptions are of three kinds: a signal after which the state is saved, a crash after which it is not, and a real
+SIGKILL of a real process, at random moments or before each single thing that it does to its files.
+"""
+
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import zlib
+
+import numpy as np
+import pytest
+import torch
+
+from gramrun.base.errors import InputError
+from gramrun.base.interruption import Interrupted
+from gramrun.data import shards
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+from gramrun.training.loop import fit
+from gramrun.training.trainer import Trainer
+
+INTERRUPTIONS = 5
+PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
+PREVIOUS = ("estimator.batch=previous", "estimator.gramian_batch_size=64")
+SVD = ("train.prior.name=svd", "train.prior.rank=3")
+TAYLOR = ("train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1")
+FOLDER = "{folder}"  # stands for a folder of the test's own
+
+FORMS = {
+    "sampling": ("estimator.name=sampling",),
+    "sampling, free batch": ("estimator.name=sampling", *PREVIOUS),
+    "sogram": ("estimator.name=sogram",),
+    "sogram, free batch": ("estimator.name=sogram", *PREVIOUS),
+    "sogram, debiased": ("estimator.name=sogram", "estimator.debias=true"),
+    "sogram, decaying": ("estimator.name=sogram", "estimator.alpha_schedule=decaying"),
+    "sogram, table": ("estimator.name=sogram", "estimator.alpha_schedule={1: 1, 5: 0.1}"),
+    "sogram, exact start": ("estimator.name=sogram", "estimator.start=exact"),
+    "sogram, caches": ("estimator.name=sogram", "estimator.cache=item"),
+    "SAG, items": ("estimator.name=sagram", "estimator.beta=1/n"),
+    "SAG, items, free batch": ("estimator.name=sagram", "estimator.beta=1/n", *PREVIOUS),
+    "SAG, pairs": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache=pair", *PAIRS),
+    "SAG, bfloat16": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache_dtype=bfloat16"),
+    "SAGA, items": ("estimator.name=sagram",),
+    "SAGA, unprojected": ("estimator.name=sagram", "estimator.project=false"),
+    "SAGA, pairs": ("estimator.name=sagram", "estimator.cache=pair", *PAIRS),
+    "SAGA, on disk": ("estimator.name=sagram", f"estimator.cache_folder={FOLDER}"),
+    "SAGA, bfloat16 on disk, rebuilt": (
+        "estimator.name=sagram",
+        "estimator.cache_dtype=bfloat16",
+        f"estimator.cache_folder={FOLDER}",
+        "estimator.rebuild_every=7",
+    ),
+    "control variate": ("estimator.name=control-variate",),
+    "control variate, caches": ("estimator.name=control-variate", "estimator.cache=item"),
+    "exact": ("estimator.name=exact",),
+    "no gravity": ("estimator.name=none", "train.gravity=0"),
+    "batch softmax": ("estimator.name=none", "train.objective=batch-softmax"),
+    "Taylor softmax": TAYLOR,
+    "Taylor softmax, caches": (*TAYLOR, "estimator.name=sagram"),
+    "prior": SVD,
+    "prior, caches": (*SVD, "estimator.name=sagram"),
+    "between pairs and items": ("train.gamma_left=0.5", "train.gamma_right=0.25"),
+}
+OPTIMIZERS = {
+    "adagrad": ("train.optimizer=adagrad",),
+    "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),
+    "adam": ("train.optimizer=adam", "train.learning_rate=0.01"),
+}
+TOWERS = {"linear": (), "hidden": ("model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01")}
+KINDS = list(itertools.product(OPTIMIZERS, TOWERS))
+
+
+def everything():
+    """All forms under all optimizers and towers; each form once, and each of the rest often, in the fast suite."""
+    for number, form in enumerate(FORMS):
+        for kind in KINDS:
+            fast = kind == KINDS[number % len(KINDS)]
+            yield pytest.param(
+                form, *kind, marks=() if fast else pytest.mark.slow, id="-".join((form, *kind))
+            )
+
+
+class Crash(BaseException):
+    """Ends a process with nothing saved."""
+
+
+def bits(value, name="state"):
+    """A nested state as its leaves by name, tensors as bytes, without what a clock decided."""
+    if isinstance(value, torch.Tensor):
+        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return {name: (value.dtype, tuple(value.shape), raw)}
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    else:
+        return {} if "second" in name else {name: value}
+    return {key: leaf for k, part in parts for key, leaf in bits(part, f"{name}.{k}").items()}
+
+
+def outcome(run):
+    """What two runs that are the same agree in: the whole last state, and the metrics."""
+    state = checkpoints.load(run.checkpoints()[-1])
+    timeless = [{k: v for k, v in record.items() if "second" not in k} for record in run.metrics()]
+    return bits({"trainer": state["trainer"], "extra": state["extra"], "metrics": timeless})
+
+
+def assert_same(run, straight):
+    found, expected = outcome(run), outcome(straight)
+    assert found.keys() == expected.keys()
+    assert not [name for name in expected if found[name] != expected[name]]
+
+
+def start(path, config, corpus):
+    return runs.create(path, "train", config, corpus.content_hash)
+
+
+def go_on(path, config, corpus, stop=None):
+    """One sitting, with new objects from what is on the disk; `stop` is called with each step's number."""
+    run = runs.reopen(path, "train", config, corpus.content_hash)
+    trainer = Trainer(config, corpus)
+    saved = checkpoints.restore(run, trainer)
+    steps = trainer.steps
+
+    def stoppable():
+        for record in steps():
+            if stop:
+                stop(record.step)
+            yield record
+
+    trainer.steps = stoppable
+    fit(run, trainer, corpus, saved.get("losses", ()))
+    return run
+
+
+def stop_at(step, *, saving):
+    def stop(now):
+        if now == step:
+            if not saving:
+                raise Crash
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return stop
+
+
+def train_straight(path, config, corpus):
+    start(path, config, corpus)
+    return go_on(path, config, corpus)
+
+
+@pytest.mark.parametrize(("form", "optimizer", "towers"), list(everything()))
+def test_interrupted_five_times_equals_uninterrupted(make_config, corpus, tmp_path, form, optimizer, towers):
+    overrides = (*FORMS[form], *OPTIMIZERS[optimizer], *TOWERS[towers], "train.checkpoint_every=7")
+    config = make_config(*(override.replace(FOLDER, str(tmp_path)) for override in overrides))
+    straight = train_straight(tmp_path / "straight", config, corpus)
+    path = start(tmp_path / "r", config, corpus).path
+    random = np.random.default_rng(zlib.crc32(f"{form} {optimizer} {towers}".encode()))
+    for step in sorted(random.choice(np.arange(1, 40), INTERRUPTIONS, replace=False)):
+        with pytest.raises((Interrupted, Crash)):
+            go_on(path, config, corpus, stop_at(step, saving=random.random() < 0.5))
+    assert_same(go_on(path, config, corpus), straight)
+
+
+@pytest.mark.parametrize("form", ["sogram", "SAGA, items"])
+def test_the_same_with_the_towers_side_by_side(make_config, corpus, tmp_path, form):
+    """What most users' machines do: two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        test_interrupted_five_times_equals_uninterrupted(
+            make_config, corpus, tmp_path, form, "adagrad", "hidden"
+        )
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("part", ["model", "optimizer", "left_estimator", "right_estimator", "previous"])
+def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, monkeypatch):
+    """Else the comparisons above would show nothing of that part."""
+    estimator = PREVIOUS if part == "previous" else ("estimator.name=control-variate", "estimator.cache=item")
+    config = make_config(*estimator, "train.optimizer=adam", "train.learning_rate=0.01")
+    straight = train_straight(tmp_path / "straight", config, corpus)
+    path = start(tmp_path / "r", config, corpus).path
+    with pytest.raises(Interrupted):
+        go_on(path, config, corpus, stop_at(17, saving=True))
+    load = Trainer.load_state_dict
+
+    def forgetful(self, state):
+        load(self, {**state, part: self.state_dict()[part]})
+
+    monkeypatch.setattr(Trainer, "load_state_dict", forgetful)
+    with pytest.raises(InputError if part == "previous" else AssertionError):  # that one's absence is seen
+        assert_same(go_on(path, config, corpus), straight)
+
+
+def test_training_goes_on_without_the_checkpoint_it_came_from(make_config, corpus, tmp_path):
+    """Nothing of the restored state is a view of the file, which the user may cut, copy over or delete."""
+    for form in ("sogram, free batch", "SAGA, items"):
+        folder = tmp_path / form
+        config = make_config(*FORMS[form], "train.optimizer=adam", "train.learning_rate=0.01")
+        straight = train_straight(folder / "straight", config, corpus)
+        path = start(folder / "r", config, corpus).path
+        with pytest.raises(Interrupted):
+            go_on(path, config, corpus, stop_at(17, saving=True))
+
+        def cut(step, file=path / "checkpoints" / "step-000000017.pt"):
+            if step == 18:
+                os.truncate(file, 0)  # a view of it would end the process here, with SIGBUS
+
+        assert_same(go_on(path, config, corpus, cut), straight)
+
+
+# Real processes. They are forked from one that has imported already what takes seconds to import (torch's
+# optimizers import torch._dynamo when they are first made).
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["gramrun.training.loop", "torch._dynamo", "pytest"])
+KILLED = ("sogram", "SAGA, on disk", "control variate")
+
+
+def sit(path, config, corpus_path, die_at=None, count=None, wait_at=None):
+    """What a process does: start the run or go on with it.
+
+    It dies before its `die_at`th act on the run's files, or counts them, or waits at a step to be killed.
+    """
+    acts = itertools.count(1)
+
+    def watch(event, arguments):
+        if event in ("open", "os.rename", "os.remove", "os.mkdir") and str(arguments[0]).startswith(
+            str(path.parent)
+        ):
+            number = next(acts)
+            if number == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if count is not None:
+                count.value = number
+
+    if die_at is not None or count is not None:
+        sys.addaudithook(watch)
+    corpus = shards.open_corpus(corpus_path)
+    if not path.exists():
+        start(path, config, corpus)
+    go_on(path, config, corpus, lambda step: time.sleep(600) if step == wait_at else None)
+
+
+def process(*arguments, **options):
+    """Start a sitting in a process of its own."""
+    started = PROCESSES.Process(target=sit, args=arguments, kwargs=options)
+    started.start()
+    return started
+
+
+def finish(path, config, corpus, straight):
+    """Go on to the end after a kill, and compare; nothing half-written may be left."""
+    if not path.exists():
+        start(path, config, corpus)
+    assert_same(go_on(path, config, corpus), straight)
+    assert not list(path.parent.rglob("*.partial*"))
+
+
+@pytest.mark.parametrize("form", KILLED)
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, form, kills):
+    """Killed a random moment after a random number of new checkpoints, one of which it may be writing."""
+    each = 100  # steps that a sitting may take at most, however late its kill
+    length = (f"train.steps={each * (kills + 1)}", "train.checkpoint_every=10", "evaluation.every=200")
+    config = make_config(*(o.replace(FOLDER, str(tmp_path)) for o in FORMS[form]), *length)
+    straight = train_straight(tmp_path / "straight", config, corpus)
+    path = start(tmp_path / "r", config, corpus).path
+    random = np.random.default_rng(zlib.crc32(form.encode()))
+    for number in range(1, kills + 1):
+        before, wanted = newest_step(path), 10 * random.integers(1, 5)
+        killed = process(path, config, corpus_path, wait_at=each * number)
+        while newest_step(path) < min(before + wanted, each * number - 10):
+            assert killed.is_alive()
+            time.sleep(0.001)
+        time.sleep(random.uniform(0, 0.03))
+        killed.kill()
+        killed.join()
+        assert killed.exitcode == -signal.SIGKILL
+    finish(path, config, corpus, straight)
+
+
+def newest_step(path):
+    """The step of the newest checkpoint, or 0."""
+    return max((int(file.stem[5:]) for file in (path / "checkpoints").glob("step-*.pt")), default=0)
+
+
+def some(total, wanted):
+    """Numbers from 1 to `total`, both ends among them."""
+    return sorted({round(x) for x in np.linspace(1, total, min(total, wanted))})
+
+
+@pytest.mark.parametrize("wanted", [10, pytest.param(10**6, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "resumed"])
+def test_killed_before_each_thing_it_does_to_its_files(
+    make_config, corpus, corpus_path, tmp_path, begun, wanted
+):
+    """Each opening, renaming, removing: of the folder, config, manifest, metrics, checkpoints, and their temporaries."""
+    config = make_config("train.checkpoint_every=9")
+    straight = train_straight(tmp_path / "straight" / "r", config, corpus)
+
+    def prepare(folder):
+        path = folder / "r"
+        folder.mkdir()
+        if begun:  # interrupted at step 14, and that checkpoint torn: what is left is step 9's
+            start(path, config, corpus)
+            with pytest.raises(Interrupted):
+                go_on(path, config, corpus, stop_at(14, saving=True))
+            os.truncate(path / "checkpoints" / "step-000000014.pt", 5000)
+        return path
+
+    count = PROCESSES.Value("i", 0)
+    whole = process(prepare(tmp_path / "whole"), config, corpus_path, count=count)
+    whole.join()
+    assert whole.exitcode == 0
+    assert count.value > 30
+    for number in some(count.value, wanted):
+        path = prepare(tmp_path / f"at-{number}")
+        killed = process(path, config, corpus_path, die_at=number)
+        killed.join()
+        assert killed.exitcode == -signal.SIGKILL
+        finish(path, config, corpus, straight)
