@@ -15,7 +15,7 @@ arXiv:1807.07187). Where each item of the paper lives:
     Proposition 3              proof by enumeration                 tests/gramian/test_unbiasedness.py
     Proposition 5              proof by enumeration                 tests/gramian/test_sogram.py
     Proposition 5              its bounds, measured                 gramrun.gramian.bounds
-    Section 4.1                the Wikipedia corpora                gramrun.data.wikipedia.corpus, .graph
+    Section 4.1                the Wikipedia corpora                gramrun.data.wikipedia.features, .graph
     Section 4.1                features, batches B and B'           gramrun.data.corpus, .batches
     Section 4.2, Appendix D    Gramian error on one trajectory      gramrun.training.gram_error, .trajectory
     Section 4.3                MAP@10 against 50K candidates        gramrun.evaluation.protocol, .ranking

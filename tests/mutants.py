@@ -72,7 +72,7 @@ TESTS = {  # the test files that ought to notice, the likeliest first
     "gramian/surrogate.py": ["test_surrogate.py"],
     "gramian/taylor_softmax.py": ["test_taylor_softmax.py"],
     "metrics.py": ["test_metrics.py"],
-    "data/sql_dump.py": ["test_sql_dump.py"],
+    "data/wikipedia/sql_dump.py": ["test_sql_dump.py"],
 }
 MEMORY = 24 << 30  # address space of a child: a mutant may ask for any amount
 

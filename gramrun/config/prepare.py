@@ -48,7 +48,7 @@ class SyntheticSection(Section):
 
 
 class WikipediaSection(Section):
-    """What of a wiki becomes a corpus (`gramrun.data.wikipedia.corpus`)."""
+    """What of a wiki becomes a corpus (`gramrun.data.wikipedia.features`)."""
 
     graph: Literal["pages", "titles"] = Field(
         "pages",

@@ -17,7 +17,7 @@ from gramrun.config import PrepareConfig
 from gramrun.data import atomic, movielens, sources, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
-from gramrun.data.wikipedia import corpus as wikipedia
+from gramrun.data.wikipedia import features as wikipedia
 from gramrun.data.wikipedia import planted
 from gramrun.data.wikipedia.enwik8 import locate_enwik8
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mutations import changed, changes
 
 from gramrun.data.corpus import Corpus
-from gramrun.data.wikipedia.corpus import Thresholds, read
+from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.files import TABLES
 from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
 from gramrun.data.wikipedia.schemas import GENERATIONS

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed, changes
 
-from gramrun.data.wikipedia.corpus import Thresholds, read
+from gramrun.data.wikipedia.features import Thresholds, read
+from gramrun.data.wikipedia.xml_dump import read_pages
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
-from gramrun.data.xml_dump import read_pages
 
 _SITE = "<siteinfo><dbname>w</dbname><base>http://en.w.org/</base><case>first-letter</case><namespaces>"
 _SITE += '<namespace key="-1">Special</namespace><namespace key="0" /><namespace key="1">Talk</namespace>'

@@ -16,8 +16,8 @@ import numpy as np
 
 from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.sql_dump import Batch, read_schema, read_table
 from gramrun.data.wikipedia.records import CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
+from gramrun.data.wikipedia.sql_dump import Batch, read_schema, read_table
 
 _PAGE = ("page_id", "page_namespace", "page_title", "page_is_redirect")
 _LINKTARGET = ("lt_id", "lt_namespace", "lt_title")
@@ -28,7 +28,7 @@ _HIDDEN = b"hiddencat"
 # The columns that may be NULL: no other wiki, and a number that a row does not have yet. NULL reads as 0 or
 # as empty, which in any other column would be taken for a page or a title.
 _NULLABLE = {_INTERWIKI, "pl_target_id", "cl_target_id"}
-# What every column that may be read must hold, as `gramrun.data.sql_dump.Schema` calls it.
+# What every column that may be read must hold, as `gramrun.data.wikipedia.sql_dump.Schema` calls it.
 _KINDS = {
     **dict.fromkeys(("page_id", "page_namespace", "page_is_redirect", "lt_id", "lt_namespace"), "integer"),
     **dict.fromkeys(("rd_from", "rd_namespace", "pl_from", "pl_namespace", "pl_target_id"), "integer"),

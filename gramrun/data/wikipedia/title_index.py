@@ -3,7 +3,7 @@
 Open addressing with linear probing. A slot holds 32 bits of the title's hash beside its number, so that a
 probe reads the title itself only where it is almost certainly equal; there it is compared byte for byte.
 
-Measured against DuckDB and polars by `experiments/title_joins.py`.
+Compared with DuckDB and polars in ``results/reference/bench/title_joins.md``.
 """
 
 from __future__ import annotations

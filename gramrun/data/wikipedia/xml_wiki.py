@@ -1,7 +1,7 @@
 """A wiki's tables out of its export XML, in one pass: what the SQL tables hold, read from the wikitext.
 
 Every title is numbered when it is first met, as a page or as a target, and a link is one int32; a table
-gets its columns only when it is asked for. `gramrun.data.wikitext` says what counts as a link.
+gets its columns only when it is asked for. `gramrun.data.wikipedia.wikitext` says what counts as a link.
 
 What the tables hold and wikitext does not: links and categories that only an expanded template contains,
 among them the mark of most hidden categories. What is left out: links and categories of pages that are no
@@ -20,7 +20,6 @@ import numpy as np
 
 from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.titles import SiteInfo, parse_target
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,
@@ -31,8 +30,9 @@ from gramrun.data.wikipedia.records import (
     Pages,
     Redirects,
 )
-from gramrun.data.wikitext import HIDDEN_CATEGORY, is_membership, raw_targets, searched
-from gramrun.data.xml_dump import Page, read_pages
+from gramrun.data.wikipedia.titles import SiteInfo, parse_target
+from gramrun.data.wikipedia.wikitext import HIDDEN_CATEGORY, is_membership, raw_targets, searched
+from gramrun.data.wikipedia.xml_dump import Page, read_pages
 
 _logger = logging.getLogger(__name__)
 

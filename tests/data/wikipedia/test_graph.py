@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wiki_twin import ListWiki, expected
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.corpus import Thresholds, read
+from gramrun.data.wikipedia.features import Thresholds, read
 
 TITLES = [b"A", b"a", b"B", b"Foo_bar", b"Foo_Bar", b"bar_(a),(b)", "É".encode(), b"no_page", b"red"]
 TITLE = st.sampled_from(TITLES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wiki_twin import ListWiki
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.corpus import Thresholds, read
+from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
 TITLES = ["A", "B", "Foo bar", "Foo Bar", "É (b),(c)", 'D\'E "f" & g', "Red", "Missing too"]

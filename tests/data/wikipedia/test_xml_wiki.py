@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from gramrun.base.errors import InputError
-from gramrun.data.titles import parse_target
 from gramrun.data.wikipedia import xml_wiki
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Wiki
+from gramrun.data.wikipedia.titles import parse_target
+from gramrun.data.wikipedia.wikitext import find_categories, find_links, raw_targets, searched
+from gramrun.data.wikipedia.xml_dump import read_pages
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
-from gramrun.data.wikitext import find_categories, find_links, raw_targets, searched
-from gramrun.data.xml_dump import read_pages
 
 HEAD = """<mediawiki version="0.3"><siteinfo><sitename>My Wiki (é)</sitename><base>http://en.wikipedia.org/wiki/x</base>
 <case>first-letter</case><namespaces><namespace key="-1">Special</namespace><namespace key="0" />

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from gramrun.base.errors import InputError
-from gramrun.data.xml_dump import read_pages
+from gramrun.data.wikipedia.xml_dump import read_pages
 
 VERSIONS = ["0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.10", "0.11"]
 NAMES = {-2: "Media", -1: "Special", 0: "", 1: "Talk", 4: "Wiki <P>", 6: "Image", 14: "Catégorie"}

@@ -13,10 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data import sql_tokenizer as tokenizer
-from gramrun.data.compressed import read_chunks
-from gramrun.data.sql_statements import InsertHead, Schema, StatementError, parse_create, parse_insert
-from gramrun.data.sql_values import GUARD, GUARD_BYTES
+from gramrun.data.wikipedia import sql_tokenizer as tokenizer
+from gramrun.data.wikipedia.compressed import read_chunks
+from gramrun.data.wikipedia.sql_statements import (
+    InsertHead,
+    Schema,
+    StatementError,
+    parse_create,
+    parse_insert,
+)
+from gramrun.data.wikipedia.sql_values import GUARD, GUARD_BYTES
 
 LARGEST_ELEMENT_BYTES = 64 << 20  # a row, a comment, a string; MySQL's packets are of 64 MB by default
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)

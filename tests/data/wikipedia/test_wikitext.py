@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gramrun.data.titles import CANONICAL_NAMESPACES, SiteInfo, Target, parse_target
-from gramrun.data.wikitext import find_categories, find_links, is_membership, raw_redirect, searched
-from gramrun.data.xml_dump import read_pages
+from gramrun.data.wikipedia.titles import CANONICAL_NAMESPACES, SiteInfo, Target, parse_target
+from gramrun.data.wikipedia.wikitext import find_categories, find_links, is_membership, raw_redirect, searched
+from gramrun.data.wikipedia.xml_dump import read_pages
 
 ENGLISH = SiteInfo("0.11", "enwiki", {**CANONICAL_NAMESPACES, 4: "Wikipedia", 100: "Portal"}, {}, "en")
 FRENCH = SiteInfo("0.3", "Wikipédia", {0: "", 6: "Fichier", 14: "Catégorie", 4: "Wikipédia"}, {}, "fr")

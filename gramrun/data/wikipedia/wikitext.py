@@ -12,7 +12,7 @@ What counts, by the order in which MediaWiki works:
 - ``[[Category:x]]`` makes the page a member, ``[[:Category:x]]`` is a link.
 
 `mwparserfromhell` builds a tree of all markup, which takes two orders of magnitude longer than the two
-regular expressions here (``experiments/wikitext_speed.py``); the tests hold them against it, page by page.
+regular expressions here (``results/reference/bench/wikitext_speed.md``); the tests compare page by page.
 
 Reference: MediaWiki, ``Preprocessor``, ``Parser::handleInternalLinks2``, ``WikitextContentHandler``.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 
-from gramrun.data.titles import CATEGORIES, FILES, SiteInfo, Target, parse_target
+from gramrun.data.wikipedia.titles import CATEGORIES, FILES, SiteInfo, Target, parse_target
 
 HIDDEN_CATEGORY = "__HIDDENCAT__"
 

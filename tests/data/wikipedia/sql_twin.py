@@ -1,6 +1,6 @@
 """A slow, literal reader of mysqldump files: one byte at a time, the whole file in memory.
 
-It shares no code with `gramrun.data.sql_dump`, and is what that is held against.
+It shares no code with `gramrun.data.wikipedia.sql_dump`, and is what that is held against.
 """
 
 from __future__ import annotations

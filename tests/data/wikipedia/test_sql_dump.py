@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
-from gramrun.data import sql_scanner
-from gramrun.data.sql_dump import Schema, read_schema, read_table
+from gramrun.data.wikipedia import sql_scanner
+from gramrun.data.wikipedia.sql_dump import Schema, read_schema, read_table
 
 HEADER = b"-- MySQL dump 10.19  Distrib 10.3.38-MariaDB, for debian-linux-gnu (x86_64)\n--\n-- Host: h\n"
 TRAILER = b"\n-- Dump completed on 2024-09-01 10:41:44\n"
@@ -405,7 +405,7 @@ def test_what_is_never_closed_among_the_columns_is_refused_at_once(path, opening
 
 def test_what_the_module_offers_is_there(path):
     offered: dict = {}
-    exec("from gramrun.data.sql_dump import *", offered)
+    exec("from gramrun.data.wikipedia.sql_dump import *", offered)
     write(path, b"INSERT INTO t VALUES (1,'b');")
     assert offered["read_schema"](path) == offered["Schema"]("t", {"a": "integer", "b": "bytes"})
     [batch] = offered["read_table"](path, ["a"])

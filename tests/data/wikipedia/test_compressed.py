@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
 from gramrun.data import background
-from gramrun.data.compressed import read_chunks
+from gramrun.data.wikipedia.compressed import read_chunks
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.compress, ".sql": bytes}
 PACKED = [".gz", ".bz2", ".zst"]

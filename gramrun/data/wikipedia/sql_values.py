@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from gramrun.base.compiled import compiled, inlined
-from gramrun.data.machine_words import byte_at, put_byte, put_word, trailing_zeros, word_at
+from gramrun.data.wikipedia.machine_words import byte_at, put_byte, put_word, trailing_zeros, word_at
 
 GUARD = ord("\\")
 GUARD_BYTES = 16  # that must follow the text, and be free behind what is written

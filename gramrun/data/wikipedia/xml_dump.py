@@ -25,9 +25,15 @@ from urllib.parse import urlsplit
 from xml.parsers import expat
 
 from gramrun.base.errors import InputError
-from gramrun.data.compressed import read_chunks
-from gramrun.data.titles import CANONICAL_NAMESPACES, CASE_SENSITIVE, FIRST_LETTER, SiteInfo, parse_target
-from gramrun.data.wikitext import raw_redirect
+from gramrun.data.wikipedia.compressed import read_chunks
+from gramrun.data.wikipedia.titles import (
+    CANONICAL_NAMESPACES,
+    CASE_SENSITIVE,
+    FIRST_LETTER,
+    SiteInfo,
+    parse_target,
+)
+from gramrun.data.wikipedia.wikitext import raw_redirect
 
 __all__ = ["Page", "SiteInfo", "read_pages"]
 
@@ -63,7 +69,7 @@ class Page:
         number: its id.
         namespace: the namespace's number.
         title: as in the tables: underscores for blanks, without the namespace's name.
-        redirect: where to, as the dump or the text has it (`gramrun.data.titles.parse_target` reads it); ""
+        redirect: where to, as the dump or the text has it (`titles.parse_target` reads it); ""
             for a redirect whose target cannot be found; None for a page that does not redirect.
         text: the wikitext of the last revision in the file, which is the newest.
     """

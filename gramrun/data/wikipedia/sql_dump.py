@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data import sql_tokenizer as tokenizer
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.compressed import CHUNK_BYTES
-from gramrun.data.sql_scanner import Scanner
-from gramrun.data.sql_statements import InsertHead, Schema
-from gramrun.data.sql_values import GUARD_BYTES
+from gramrun.data.wikipedia import sql_tokenizer as tokenizer
+from gramrun.data.wikipedia.compressed import CHUNK_BYTES
+from gramrun.data.wikipedia.sql_scanner import Scanner
+from gramrun.data.wikipedia.sql_statements import InsertHead, Schema
+from gramrun.data.wikipedia.sql_values import GUARD_BYTES
 
 __all__ = ["Batch", "Schema", "read_schema", "read_table"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from gramrun.base.compiled import compiled, inlined
-from gramrun.data.machine_words import byte_at, item_at, put_byte, put_item
-from gramrun.data.sql_values import (
+from gramrun.data.wikipedia.machine_words import byte_at, item_at, put_byte, put_item
+from gramrun.data.wikipedia.sql_values import (
     after_blanks,
     after_rare,
     after_string,
