@@ -11,10 +11,10 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
-	@echo "make test        the fast suite (under 10 minutes on 2 cores)"
+	@echo "make test        lint, smoke and the fast suite (under 6 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
-	@echo "make smoke       every command on a synthetic corpus (under 90 seconds)"
+	@echo "make smoke       every command on a synthetic corpus (under a minute)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make lint        ruff, mypy and the arrows between rooms"
 	@echo "make dist        a wheel and a source distribution in dist/"

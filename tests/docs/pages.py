@@ -1,4 +1,4 @@
-"""The pages of documentation as the tests of this folder read them: their blocks, and the commands in these."""
+"""The code blocks of the documentation's pages."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "configs/README.md", "data/README.md")]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
-NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
+PAGES = ["README.md", "configs/README.md", "data/README.md"]
+PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 
-# What an indented block must begin with to be one of commands: README's blocks name no language.
-PROGRAMS = {"gramrun", "make", "pip", "python", "torchrun", "OMP_NUM_THREADS=1"}
+# An indented block that begins with one of these holds commands.
+PROGRAMS = {"gramrun", "make", "pip", "python", "torchrun"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code.
-
-    Attributes:
-        page: the page's path from the root.
-        line: the number of its first line of code.
-        language: of its fence, such as ``sh``, ``python`` or ``text``.
-        text: what stands in it.
-    """
+    """A code block: the line of its page where it starts, its language, and its text."""
 
     page: str
     line: int
@@ -34,27 +26,19 @@ class Block:
     text: str
 
     @property
-    def file_name(self) -> str | None:
-        """The file that the block is, where its first line names one."""
+    def file_name(self) -> str:
+        """The file that the first line names, as in ``# mine.py``, or an empty string."""
         named = re.match(r"# (\S+\.(py|yaml))\n", self.text)
-        return named[1] if named else None
+        return named[1] if named else ""
 
-
-@dataclass(frozen=True)
-class Command:
-    """One command of a block.
-
-    Attributes:
-        place: where it stands.
-        words: the program and its arguments.
-    """
-
-    place: str
-    words: tuple[str, ...]
-
-    @property
-    def line(self) -> str:
-        return shlex.join(self.words)
+    def commands(self) -> Iterator[list[str]]:
+        """The commands of a shell block, without comments and assignments of variables."""
+        for line in self.text.replace("\\\n", " ").split("\n"):
+            words = shlex.split(line, comments=True)
+            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                del words[0]
+            if words:
+                yield words
 
 
 def read(page: str) -> str:
@@ -62,7 +46,7 @@ def read(page: str) -> str:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The blocks of a page, fenced or indented by four blanks, in order."""
+    """The fenced and the indented blocks of a page, in order."""
     lines = read(page).split("\n")
     at = 0
     while at < len(lines):
@@ -79,22 +63,3 @@ def blocks(page: str) -> Iterator[Block]:
             yield Block(page, at + 1, "sh" if first.split(" ")[0] in PROGRAMS else "text", text)
             at = end
         at += 1
-
-
-def commands(block: Block) -> Iterator[Command]:
-    """The commands of a block of shell: one a line, but for lines that a backslash continues."""
-    whole = ""
-    for number, line in enumerate(block.text.split("\n"), block.line):
-        whole += line
-        if whole.endswith("\\"):
-            whole = whole[:-1]
-            continue
-        if words := shlex.split(whole, comments=True):
-            yield Command(f"{block.page}:{number}", tuple(words))
-        whole = ""
-
-
-def spans(page: str) -> Iterator[str]:
-    """What stands in single backticks, outside of blocks."""
-    text = re.sub(r"^```.*?^```$", "", read(page), flags=re.M | re.S)
-    yield from re.findall(r"`([^`\n]+)`", text)
