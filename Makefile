@@ -71,13 +71,13 @@ mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants.py
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m experiments.step_time
-	$(BIN)/python -m experiments.estimator_cost
-	$(BIN)/python -m experiments.evaluation_speed
-	$(BIN)/python -m experiments.resume_cost
-	$(BIN)/python -m experiments.growth
-	$(BIN)/python -m experiments.time_to_quality
-	$(BIN)/python -m experiments.prepare_speed --sizes 1m simple-scale
+	$(BIN)/python -m experiments.benchmarks.step_time
+	$(BIN)/python -m experiments.benchmarks.estimator_cost
+	$(BIN)/python -m experiments.benchmarks.evaluation_speed
+	$(BIN)/python -m experiments.benchmarks.resume_cost
+	$(BIN)/python -m experiments.benchmarks.growth
+	$(BIN)/python -m experiments.benchmarks.time_to_quality
+	$(BIN)/python -m experiments.benchmarks.prepare_speed --sizes 1m simple-scale
 
 # A wheel and a source distribution, in dist/.
 dist: $(VENV)/.installed-dev

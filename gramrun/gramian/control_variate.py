@@ -15,7 +15,7 @@ That is the mean over all draws. Given the past it is (1 − α_t) e(t−1), and
 the past: unlike sampling and SAGA, it is not unbiased *given* θ(t), as Proposition 1 would have it, but
 wrong in one direction for about 1/α steps. A model that trains on it follows that error: where gravity is
 strong, α = 0.01 trains worse than plain sampling, although its error against any given trajectory is a
-fraction of sampling's (`experiments/known_optimum.py`, λ = 10). α = 0.1 does not.
+fraction of sampling's (`experiments/reproduce/known_optimum.py`, λ = 10). α = 0.1 does not.
 
 Variance. The error e(t) = Ĝ(t) − G(t) obeys e(t) = (1 − α)[e(t−1) + D_t] + α E_t, with D_t the sampling
 error of the drift and E_t that of F_t, both of mean 0 given the past. With E‖D_t‖² = d²/|B| and E‖E_t‖² =

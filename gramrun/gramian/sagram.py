@@ -32,7 +32,8 @@ Rounding. A change is computed from differences, u⊗u − û⊗û = ½[(u−û)
 cancellation even in float32, and summed in float64. Ŝ then drifts from its caches' Gramian like a random
 walk of float32 roundings; every `rebuild_every` steps it is summed anew from the caches, at the cost of
 reading them once and k² multiplications an entry, without a forward pass: a few steps' time, once an epoch by
-default (measured by `experiments/estimator_cost.py`). bfloat16 caches round û to 8 bits: SAGA stays unbiased,
+default (measured by `experiments/benchmarks/estimator_cost.py`). bfloat16 caches round û to 8 bits: SAGA
+stays unbiased,
 since Ŝ is the Gramian of the rounded caches, at a little more variance.
 """
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import gramian_errors, rankings
-from experiments.claim_commands import NOWHERE, command
-from experiments.claim_schema import load_claims
-from experiments.items import corpus_sizes, error_at_scale, inner_products, scaling
-from experiments.plans import load_profile, profiles
+from experiments.report.claim_commands import NOWHERE, command
+from experiments.report.claims import load_claims
+from experiments.reproduce import gramian_errors, rankings
+from experiments.reproduce.items import corpus_sizes, error_at_scale, inner_products, scaling
+from experiments.reproduce.plans import load_profile, profiles
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 

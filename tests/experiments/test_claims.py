@@ -9,10 +9,11 @@ import pytest
 import yaml
 from scipy import stats
 
-from experiments import claim_tables, datasets
-from experiments.claim_schema import CLAIMS, Claim, load_claims, number
-from experiments.claims import Outcome, gather, judge, rejudge, write_verdicts
-from experiments.sections import Section
+from experiments.report import claim_tables
+from experiments.report.claims import CLAIMS, Claim, load_claims, number
+from experiments.report.sections import Section
+from experiments.report.verdicts import Outcome, gather, judge, rejudge, write_verdicts
+from experiments.reproduce import corpora as datasets
 from gramrun.base.errors import InputError
 
 ROOT = Path(__file__).parents[2]

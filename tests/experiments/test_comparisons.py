@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from experiments import comparison, estimator_error
+from experiments.studies import comparison, estimator_error
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 

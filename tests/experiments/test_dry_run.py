@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cost_model, datasets, dry_run, scheduling
-from experiments.pages import pages_corpus
-from experiments.paper_corpora import PAPER, file_bytes, sizes_of, stand_in
-from experiments.plans import Plan, load_profile, run_task
+from experiments.benchmarks.random_pages import pages_corpus
+from experiments.reproduce import corpora as datasets
+from experiments.reproduce import cost_model, dry_run
+from experiments.reproduce import scheduler as scheduling
+from experiments.reproduce.paper_corpora import PAPER, file_bytes, sizes_of, stand_in
+from experiments.reproduce.plans import Plan, load_profile, run_task
 from gramrun.base.files import read_json
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config

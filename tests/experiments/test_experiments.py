@@ -15,24 +15,22 @@ import pytest
 import torch
 import yaml
 
-from experiments import (
-    datasets,
+from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
     growth,
-    known_optimum,
-    pages,
-    plans,
-    rankings,
-    reproduce,
     resume_cost,
-    scheduling,
     step_parts,
     step_time,
-    tasks,
     time_to_quality,
     timing,
 )
+from experiments.benchmarks import random_pages as pages
+from experiments.reproduce import corpora as datasets
+from experiments.reproduce import jobs as tasks
+from experiments.reproduce import __main__, known_optimum, plans, rankings
+from experiments.reproduce import pipeline as reproduce
+from experiments.reproduce import scheduler as scheduling
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import read_json, write_json
 from gramrun.config import RunConfig
@@ -152,12 +150,14 @@ def test_the_command_of_a_part_names_its_arguments(monkeypatch, tmp_path):
     """Through the command line itself: nothing is finished, so that what it says is all that it does."""
     monkeypatch.chdir(tmp_path)
     parsed = argparse.Namespace(profile="quick", items=None, datasets=None, seeds=None, finished=False)
-    assert reproduce.command_of(parsed) == "make reproduce PROFILE=quick"
+    assert __main__.command_of(parsed) == "make reproduce PROFILE=quick"
     parsed.items, parsed.seeds, parsed.finished = ["final_map"], [0, 1], True
-    command = "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"
-    assert reproduce.command_of(parsed) == command
+    command = (
+        "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"
+    )
+    assert __main__.command_of(parsed) == command
     monkeypatch.setattr(sys, "argv", command.split()[2:])
-    assert reproduce.main() == 1 and not list(tmp_path.iterdir())
+    assert __main__.main() == 1 and not list(tmp_path.iterdir())
 
 
 def test_a_part_of_a_profile(toy):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.forked import run_module
+from experiments.reproduce.worker import run_module
 from gramrun.runs import lifecycle as runs
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import claims, html_report, rendering
-from experiments.sections import Figure, Section, Table, spread
+from experiments.report import html_report, rendering
+from experiments.report import verdicts as claims
+from experiments.report.sections import Figure, Section, Table, spread
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json, write_text
 from gramrun.base.provenance import provenance

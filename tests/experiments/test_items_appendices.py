@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from experiments.items import error_at_scale, inner_products
-from experiments.plans import Plan, run_task
-from experiments.section_files import write_tables
+from experiments.report.section_files import write_tables
+from experiments.reproduce.items import error_at_scale, inner_products
+from experiments.reproduce.plans import Plan, run_task
 
 SETTINGS = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import known_optimum
-from experiments.known_optimum import ESTIMATORS, Setting
+from experiments.reproduce import known_optimum
+from experiments.reproduce.known_optimum import ESTIMATORS, Setting
 from gramrun.gramian.estimator import NoGramian
 from gramrun.training.trainer import Trainer
 
@@ -53,7 +53,9 @@ SUBTLE = {
         replace(batch, left_importance=1.1 * batch.left_importance), left, right
     ),
 }
-INVISIBLE_IN_F = "Gramians exchanged"  # the minima of both have the same F: see experiments.known_optimum
+INVISIBLE_IN_F = (
+    "Gramians exchanged"  # the minima of both have the same F: see experiments.reproduce.known_optimum
+)
 
 
 def mistaken(trainer, mistake):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.many_items import (
+from experiments.studies.many_items import (
     WORKLOADS,
     Workload,
     network_table,

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import gramian_errors, rankings
-from experiments.forecast import Forecast, together
-from experiments.items import trade_off
-from experiments.plans import load_profile, profiles, run_task
-from experiments.sections import interval, spread
-from experiments.tasks import Script, Task
+from experiments.report.sections import interval, spread
+from experiments.reproduce import gramian_errors, rankings
+from experiments.reproduce.forecast import Forecast, together
+from experiments.reproduce.items import trade_off
+from experiments.reproduce.jobs import Script, Task
+from experiments.reproduce.plans import load_profile, profiles, run_task
 from gramrun.base.capacity import in_words
 
 
@@ -177,7 +177,7 @@ def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_pa
 
     named = {}
     for plan in load_profile(profile, tmp_path):
-        item = importlib.import_module(f"experiments.items.{plan.item}")
+        item = importlib.import_module(f"experiments.reproduce.items.{plan.item}")
         for task in item.tasks(plan):
             config = task.arguments if isinstance(task, Script) else task.wanted()
             kind = task.module if isinstance(task, Script) else task.command

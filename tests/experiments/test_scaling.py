@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import planted_clusters, scaling_summary, scaling_tables
-from experiments.items import scaling
-from experiments.plans import Plan, load_profile
-from experiments.planted_clusters import Planted, draw_links, make_corpus, plant
-from experiments.scheduling import run_all, state_of
-from experiments.section_files import write_tables
+from experiments.report.section_files import write_tables
+from experiments.reproduce import planted_clusters, scaling_summary, scaling_tables
+from experiments.reproduce.items import scaling
+from experiments.reproduce.plans import Plan, load_profile
+from experiments.reproduce.planted_clusters import Planted, draw_links, make_corpus, plant
+from experiments.reproduce.scheduler import run_all, state_of
 from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection, RunConfig
 from gramrun.config.loading import load_config

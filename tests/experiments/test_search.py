@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import reproduce
-from experiments.datasets import DATASETS, tuning
-from experiments.items import search
-from experiments.plans import Plan
+from experiments.reproduce import pipeline as reproduce
+from experiments.reproduce.corpora import DATASETS, tuning
+from experiments.reproduce.items import search
+from experiments.reproduce.plans import Plan
 from gramrun.base.files import write_json
 from gramrun.config import PrepareConfig
 from gramrun.config.loading import dump_config, load_config

@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import datasets, known_optimum, scheduling
-from experiments.forecast import Forecast
-from experiments.items import known_optimum as item
-from experiments.plans import Plan, run_task
-from experiments.tasks import Script, failure_of, remember_failure, seconds_of, state_of
+from experiments.reproduce import corpora as datasets
+from experiments.reproduce import known_optimum
+from experiments.reproduce import scheduler as scheduling
+from experiments.reproduce.forecast import Forecast
+from experiments.reproduce.items import known_optimum as item
+from experiments.reproduce.jobs import Script, failure_of, remember_failure, seconds_of, state_of
+from experiments.reproduce.plans import Plan, run_task
 from gramrun.base.errors import RunError
 from gramrun.base.files import read_json, write_json
 from gramrun.runs import directory as run_directory
@@ -170,7 +172,9 @@ def test_the_known_optimum_from_its_script_to_its_section(tmp_path, monkeypatch)
     assert len(section.measured[name]) == 2 and min(section.measured[name]) > 0.01
     assert (plan.folder / "epochs.svg").exists()
     (made,) = section.tables[1].frame.to_dict("records")
-    assert made["command"].startswith("python -m experiments.known_optimum --seeds 2 --learning-rate 0.3")
+    assert made["command"].startswith(
+        "python -m experiments.reproduce.known_optimum --seeds 2 --learning-rate 0.3"
+    )
     assert made["settings"] == scripts[0].settings and "torch" in made["environment"]
     changed = {**known_optimum.ESTIMATORS, "sampling": ("name=sampling", "gramian_batch_size=9")}
     monkeypatch.setattr(known_optimum, "ESTIMATORS", changed)

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.baseline_runs import baseline_tasks
-from experiments.items import baselines, weighting
-from experiments.plans import Plan
-from experiments.rankings import Method
+from experiments.reproduce.baseline_runs import baseline_tasks
+from experiments.reproduce.items import baselines, weighting
+from experiments.reproduce.plans import Plan
+from experiments.reproduce.rankings import Method
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.runs.plotting.points import points_figure
@@ -63,7 +63,7 @@ def test_baselines_share_exact_als_with_the_weighting(plan):
 
 
 def test_baselines_whose_package_is_missing_are_left_out(plan, monkeypatch):
-    monkeypatch.setattr("experiments.baseline_runs.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.reproduce.baseline_runs.importlib.util.find_spec", lambda name: None)
     assert not [task for task in baselines.tasks(plan) if task.config.stem == "implicit-als"]
     absent = Method("none", "no-such-config")
     assert baseline_tasks(plan, "enwik8", [absent]) == []

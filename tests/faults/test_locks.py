@@ -236,7 +236,7 @@ def test_one_reproduction_at_a_time(tmp_path):
     """A second one is refused before it prepares or runs anything; another folder's is another matter."""
     for name in ("configs", "experiments", "gramrun"):
         (tmp_path / name).symlink_to(ROOT / name)
-    command = [sys.executable, "-m", "experiments.reproduce"]
+    command = [sys.executable, "-m", "experiments.reproduce.pipeline"]
     (tmp_path / "results").mkdir()
     with locked(tmp_path / "results"):
         second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -247,7 +247,7 @@ def test_one_reproduction_at_a_time(tmp_path):
 
 def test_a_run_of_another_is_not_noted_as_failed(training, corpus_path):
     """The main job is refused by a run that a user goes on with, and leaves its manifest alone."""
-    from experiments.tasks import Task, remember_failure
+    from experiments.reproduce.jobs import Task, remember_failure
 
     folder, first = training
     remember_failure(Task("train", CONFIG, (), folder / "r"), "refused")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.run_records import read_record
+from experiments.report.run_records import read_record
 from gramrun import __version__
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json

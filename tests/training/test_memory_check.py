@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.pages import pages_corpus
+from experiments.benchmarks.random_pages import pages_corpus
 from gramrun.base import capacity as room
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import Processes

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.growth import peak_of_training, predicted_peak
-from experiments.pages import pages_corpus
+from experiments.benchmarks.growth import peak_of_training, predicted_peak
+from experiments.benchmarks.random_pages import pages_corpus
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.model.build import make_model

@@ -23,7 +23,8 @@ Singular systems (fewer neighbours than k without gravity, an embedding that has
 consistent: the right-hand side lies in the range of the matrix. Each gets its exact minimiser of least
 norm, by the pseudo-inverse; no ridge is added. So an item without pairs and without weight gets 0.
 
-It shares no code with training, on purpose: `experiments/known_optimum.py` holds the one against the other.
+It shares no code with training, on purpose: `experiments/reproduce/known_optimum.py` holds the one against
+the other.
 
 Reference: Hu, Koren and Volinsky (2008), who sum over all pairs by the same Gramian.
 """

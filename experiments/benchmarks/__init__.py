@@ -1,0 +1,1 @@
+"""Timings, each against a baseline in interleaved rounds; results go to results/bench/."""

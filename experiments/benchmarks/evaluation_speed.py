@@ -1,0 +1,193 @@
+"""Time of ranking: `rank_relevant` beside a bare float32 product with ``topk``, and its parts, interleaved.
+
+    python -m experiments.benchmarks.evaluation_speed [--run RUN [--data DIR]] [--rounds 5] [--rows 85000]
+
+Without a run, embeddings are made up: 85,000 items a side, k = 64, once with normal entries and once with
+norms that fall as Zipf's law has popularity fall, which loosens the bound that `gramrun.evaluation.top_k`
+relies on. Each left item has six relevant items, two of them among its best, and fifty that are excluded. A
+run's embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared
+corpus, if that has moved. The bare product writes to memory that it keeps, in the same chunks of 256 left
+items, and its ``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new
+random order; reported are the ratios within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from experiments.benchmarks import timing
+from experiments.benchmarks.timing import RESULTS
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation import ranking
+from gramrun.evaluation import top_k as negatives
+from gramrun.evaluation.protocol import ranking_task
+from gramrun.evaluation.ranking import Ints, Relevant, Sets
+from gramrun.evaluation.top_k import Negatives
+from gramrun.model.build import embed_all, make_model
+from gramrun.runs import checkpoints
+from gramrun.runs import lifecycle as runs
+
+CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
+BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"
+Contenders = dict[str, Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is ranked: the arguments of `rank_relevant`, and how to embed it all anew, if there is a model."""
+
+    left: Tensor
+    right: Tensor
+    candidates: Ints
+    relevant: Sets
+    excluded: Sets
+    embed: Callable[[], object] | None = None
+
+
+def made_up(rows: int, items: int, candidates: int, dim: int, *, zipf: bool) -> Problem:
+    """Random embeddings; two relevant items of each left item score above most others."""
+    random = np.random.default_rng(0)
+    left, right = (random.normal(size=(n, dim)).astype(np.float32) for n in (rows, items))
+    relevant = random.integers(0, items, (rows, 6))
+    # An inner product of 0.5 |v| with noise of |v| stands 3 standard deviations above the others at k = 64.
+    left += 0.5 * right[relevant[:, :2]].sum(axis=1)
+    if zipf:
+        right *= (random.permutation(items)[:, None] + 1.0) ** -0.5 * np.float32(np.sqrt(items))
+    excluded = random.integers(0, items, (rows, 50))
+    sets = (
+        Relevant.from_pairs(np.repeat(np.arange(rows), each.shape[1]), each.ravel(), rows)
+        for each in (relevant, excluded)
+    )
+    return Problem(
+        torch.from_numpy(left),
+        torch.from_numpy(right.astype(np.float32)),
+        ranking.sample_candidates(items, candidates, 0),
+        *sets,
+    )
+
+
+def of_run(path: Path, data: Path | None, rows: int) -> Problem:
+    """The validation split of a run, under the parameters of its newest checkpoint."""
+    run = runs.open_run(path)
+    corpus = open_corpus(data or run.config.data.path)
+    model = make_model(run.config, corpus)
+    state = checkpoints.load_newest(run)
+    assert state is not None, "train the run first"
+    model.load_state_dict(state["trainer"]["model"])
+    settings = run.config.evaluation.model_copy(update={"left_items": rows})
+    task = ranking_task(corpus, "validation", settings)
+    left, right = embed_all(model, corpus)
+    assert task.excluded is not None
+    return Problem(
+        left[torch.from_numpy(task.left_items)],
+        right,
+        task.candidates,
+        task.relevant,
+        task.excluded,
+        lambda: embed_all(model, corpus),
+    )
+
+
+def contenders(problem: Problem) -> Contenders:
+    """What is timed, by name: a function that does it for all left items."""
+    left, right = problem.left, problem.right
+    ids = torch.from_numpy(problem.candidates)
+    v = right[ids]
+    chunks = [(start, left[start : start + CHUNK]) for start in range(0, len(left), CHUNK)]
+    products = torch.empty(CHUNK, -(-len(v) // 64) * 64)  # a whole number of groups
+    float64 = Negatives(v, DEPTH, CHUNK)
+
+    def cells(start: int, u: Tensor) -> tuple[Tensor, Tensor]:
+        sets = (problem.relevant, problem.excluded)
+        pairs = zip(*(each.rows(start, start + len(u)) for each in sets), strict=True)
+        row, item = (torch.from_numpy(np.concatenate(each)) for each in pairs)
+        return ranking._candidate_cells(row, item, ids)
+
+    def relevant_scores(start: int, u: Tensor) -> Tensor:
+        row, item = (torch.from_numpy(each) for each in problem.relevant.rows(start, start + len(u)))
+        return ranking._pair_scores(u, right, row, item)
+
+    def product(_: int, u: Tensor) -> Tensor:
+        return torch.mm(u, v.T, out=products[: len(u), : len(v)])
+
+    def each(do: Callable[[int, Tensor], object]) -> Callable[[], object]:
+        def run() -> None:
+            for start, u in chunks:
+                do(start, u)
+
+        return run
+
+    parts: dict[str, Callable[[int, Tensor], object]] = {
+        BARE: lambda start, u: product(start, u).topk(min(DEPTH, len(v)), dim=1),
+        FLOAT64: lambda start, u: float64.score_all(u, cells(start, u)),
+        "part: product": product,
+        "part: masking": lambda start, u: products.__setitem__(cells(start, u), -torch.inf),
+        "part: best cells, in place of topk": lambda _, u: negatives._best_cells(
+            products[: len(u)], min(DEPTH + 8, len(v))
+        ),
+        "part: float64 scores of the relevant": relevant_scores,
+    }
+    timed: Contenders = {name: each(do) for name, do in parts.items()}
+    timed[WHOLE] = lambda: ranking.rank_relevant(
+        left, right, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK
+    )
+    if problem.embed is not None:
+        timed["beside it: embedding all items"] = problem.embed
+    return timed
+
+
+def measure(problem: Problem, rounds: int) -> pd.DataFrame:
+    """Milliseconds for 1,000 left items, by round (rows) and contender (columns)."""
+    return timing.measure(contenders(problem), rounds) * 1000 / len(problem.left)
+
+
+def title(name: str, problem: Problem) -> str:
+    """What was ranked."""
+    return (
+        f"{name}: {len(problem.left):,} left items, {len(problem.candidates):,} candidates of "
+        f"{len(problem.right):,}, k = {problem.left.shape[1]}, {torch.get_num_threads()} threads; "
+        "times for 1,000 left items"
+    )
+
+
+def main() -> None:
+    """Time them; write results/bench/evaluation_speed.{json,md}."""
+    parser = argparse.ArgumentParser(description="Time the ranking of an evaluation, interleaved.")
+    parser.add_argument("--run", type=Path, help="a finished run; without it, embeddings are made up")
+    parser.add_argument("--data", type=Path, help="the run's prepared corpus, if it has moved")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=85_000, help="left items")
+    arguments = parser.parse_args()
+    if arguments.run:
+        problems = {"A trained run": of_run(arguments.run, arguments.data, arguments.rows)}
+    else:
+        problems = {
+            name: made_up(arguments.rows, 85_000, 50_000, 64, zipf=zipf)
+            for name, zipf in (("Normal entries", False), ("Zipf norms", True))
+        }
+    parts, numbers = [], {}
+    for name, problem in problems.items():
+        frame = measure(problem, arguments.rounds)
+        parts.append(timing.table(frame, title(name, problem), BARE))
+        numbers[name] = frame.to_dict(orient="list")
+    write_json(
+        RESULTS / "evaluation_speed.json",
+        {**provenance(), "threads": torch.get_num_threads(), "ms for 1,000 left items": numbers},
+    )
+    write_text(RESULTS / "evaluation_speed.md", "\n\n".join(parts) + "\n")
+    print("\n\n".join(parts))
+    print(f"wrote {RESULTS}/evaluation_speed.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Does a step cost the same whatever the corpus? Time, start and memory at the paper's Wikipedias' sizes.
+
+    python -m experiments.benchmarks.growth [--sizes 85K 1.8M 5.3M] [--rounds 11]
+
+The corpora are made (`experiments.benchmarks.random_pages`): pages, n-grams and categories as many as the
+paper's Simple,
+French and English Wikipedias have, links fewer (a step reads 4,096 pairs of them, wherever they lie). N-grams
+and categories are drawn uniformly, which is worse for caches than a real wiki. The towers are the paper's, of
+one size for all. Steps are timed interleaved, all sizes in one process, after every page of memory has been
+written once. Start is the time in which the shards' checksums are verified and a trainer is made; peak memory
+is that of ``gramrun train`` in a process of its own, as the kernel counts it, beside what ``gramrun train
+--dry-run`` predicts. Goals: 1.3 times the time of the smallest; memory within 10 % of the prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from experiments.benchmarks.random_pages import pages_corpus
+from experiments.benchmarks.timing import RESULTS, apart, measure, table
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.shards import open_corpus
+from gramrun.training.trainer import Trainer
+
+SIZES = {
+    "85K": {"pages": 85_000, "links": 4_600_000, "ngrams": 8_300, "categories": 6_100},
+    "1.8M": {"pages": 1_800_000, "links": 10_000_000, "ngrams": 167_400, "categories": 125_300},
+    "5.3M": {"pages": 5_300_000, "links": 20_000_000, "ngrams": 501_000, "categories": 403_400},
+}
+CONFIG = Path("configs/wikipedia-simple/paper-sogram.yaml")
+# Left items fewer than all, so that what is measured is memory and not an hour of ranking.
+MEMORY = ("train.epochs=null", "evaluation.every=0", "evaluation.left_items=20000")
+STEPS = 1500  # of a run whose memory is measured: all but a few pages of memory have been touched then
+_BYTES = {"bytes": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+# A process between, small itself: the peak that a child reports begins at its parent's.
+_PEAK = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(done.returncode)
+"""
+
+
+def peak_of_training(config: Path, settings: Sequence[str], output: Path) -> int:
+    """The peak memory of ``gramrun train`` in a process of its own, in bytes."""
+    command = [*_train(config, settings), "--output", str(output), "--force"]
+    shown = subprocess.run(
+        [sys.executable, "-c", _PEAK, *command], check=True, stdout=subprocess.PIPE, text=True
+    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return int(shown.stdout) * unit
+
+
+def predicted_peak(config: Path, settings: Sequence[str]) -> float:
+    """What ``gramrun train --dry-run`` says, in bytes."""
+    shown = subprocess.run(
+        [*_train(config, settings), "--dry-run"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    found = re.search(r"^memory: ([\d.]+) (\w+) at its peak", shown.stdout, re.MULTILINE)
+    assert found is not None, shown.stdout
+    return float(found[1]) * _BYTES[found[2]]
+
+
+def _train(config: Path, settings: Sequence[str]) -> list[str]:
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    return [sys.executable, "-m", "gramrun", "train", "--config", str(config), *chosen]
+
+
+def write(folder: Path, size: Mapping[str, int]) -> None:
+    """Write a corpus."""
+    pages_corpus(folder, **size)
+
+
+def time_steps(folders: Mapping[str, Path], rounds: int) -> dict[str, Any]:
+    """Milliseconds a step at each size, interleaved, and the seconds in which each started."""
+    steppers, start = {}, {}
+    for name, folder in folders.items():
+        started = time.perf_counter()
+        corpus = open_corpus(folder)
+        settings = [f"data.path={folder}", "train.epochs=null", "train.steps=1000000000"]
+        trainer = Trainer(load_config(RunConfig, CONFIG, settings), corpus)
+        start[name] = time.perf_counter() - started
+        # Memory of zeros is given when it is first written: a matter of the first steps, not of the size.
+        for sums in trainer.learner.state_dict()["accumulated"].values():
+            sums.fill_(0)
+        steppers[name] = trainer.steps().__next__
+    frame = measure(steppers, rounds)
+    return {"ms": frame.to_dict(orient="list"), "start": start}
+
+
+def main() -> None:
+    """Measure; write results/bench/growth.{json,md}."""
+    parser = argparse.ArgumentParser(description="Time and memory of steps at three sizes of corpus.")
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--folder", type=Path, help="where the corpora lie or are put, and stay")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = arguments.folder or Path(temporary)
+        folders = {name: place / name for name in arguments.sizes}
+        for name, folder in folders.items():
+            if not folder.exists():
+                apart(write, folder, SIZES[name])
+        timed = apart(time_steps, folders, arguments.rounds)
+        memory = {}
+        for name, folder in folders.items():
+            settings = [f"data.path={folder}", f"train.steps={STEPS}", *MEMORY]
+            peak = peak_of_training(CONFIG, settings, Path(temporary) / "run")
+            memory[name] = {"peak": peak, "predicted": predicted_peak(CONFIG, settings)}
+            print(f"{name}: {memory[name]}", flush=True)
+    text = report(timed, memory)
+    write_json(RESULTS / "growth.json", {**provenance(), "sizes": SIZES, **timed, "memory": memory})
+    write_text(RESULTS / "growth.md", text)
+    print(text)
+
+
+def report(timed: Mapping[str, Any], memory: Mapping[str, Mapping[str, float]]) -> str:
+    """The Markdown table."""
+    frame = pd.DataFrame(timed["ms"])
+    others = {
+        "start, s": {name: f"{seconds:.1f}" for name, seconds in timed["start"].items()},
+        "peak, GB": {name: f"{m['peak'] / 1e9:.2f}" for name, m in memory.items()},
+        "predicted / peak": {name: f"{m['predicted'] / m['peak']:.2f}" for name, m in memory.items()},
+    }
+    smallest = next(iter(memory))
+    goals = "Goals: time 1.3, predicted within 0.9 to 1.1 of the peak."
+    title = f"corpora of so many pages, {torch.get_num_threads()} threads, {len(frame)} rounds"
+    table_of_sizes = table(frame, title, smallest, others)
+    return (
+        f"`python -m experiments.benchmarks.growth --sizes {' '.join(memory)}`. {goals}\n\n{table_of_sizes}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Time per training step beside the bare matrix products of its shapes and beside plain PyTorch, interleaved.
+
+    python -m experiments.benchmarks.step_time [--workloads pages linear] [--threads 1 2] [--rounds 15]
+
+What is timed, on a made corpus of Simple Wikipedia's size with the paper's towers (``pages``), and on
+MovieLens 1M with linear towers (``linear``), each number of threads in a process of its own:
+
+    bare products   the step's matrix products alone, into memory that is kept: the hardware's floor
+    plain PyTorch   what a user would write without this project: nn.EmbeddingBag and nn.Linear, autograd,
+                    torch.optim.Adagrad, batch sampling in Gramian form (the cheapest of its forms)
+    plain engine    gramrun with train.engine: plain, everything by torch
+    compiled        gramrun as it comes: tables by compiled loops, towers side by side
+    ..., previous batch     the same with estimator.batch: previous, the Gramian batch for free
+    ..., bfloat16           the same with model.products: bfloat16 (linear towers have no such products)
+
+Contenders are interleaved as `experiments.benchmarks.timing` says. A second table accounts for
+the compiled step's time part by part (`experiments.benchmarks.step_parts`), and on the pages two ways to
+save more are
+priced: torch.compile for the dense layers (which needs a C++ compiler), and embedding every distinct item of
+a batch only once. Goal: 1.5 times the bare products with a Gramian batch of its own (accepted: 2.2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+from torch.nn import functional
+
+from experiments.benchmarks.random_pages import pages_corpus
+from experiments.benchmarks.step_parts import account, distinct_items, parts_table
+from experiments.benchmarks.timing import RESULTS, apart, measure, ratio, table
+from experiments.reproduce.scheduler import gramrun
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.training.trainer import Trainer
+
+BARE, PLAIN, COMPILED = "bare products", "plain PyTorch", "compiled"
+ENGINES = {
+    "plain engine": ("train.engine=plain",),
+    COMPILED: (),
+    f"{COMPILED}, previous batch": ("estimator.batch=previous",),
+    f"{COMPILED}, bfloat16": ("model.products=bfloat16",),
+}
+CONFIGS = {
+    "pages": Path("configs/wikipedia-simple/paper-sogram.yaml"),
+    "linear": Path("configs/movielens-1m/sogram.yaml"),
+}
+GOAL = "Goal: compiled at 1.5 times the bare products (accepted: 2.2)."
+PARTS_STEPS = 200  # over which the parts of a step are timed
+
+
+class PlainTower(nn.Module):
+    """The obvious tower: a table a feature, concatenated (or summed, if linear), then dense layers."""
+
+    def __init__(self, sizes: list[int], dim: int, hidden: tuple[int, ...], out: int) -> None:
+        super().__init__()
+        width = dim if hidden else out
+        self.tables = nn.ModuleList(nn.EmbeddingBag(size, width, mode="sum", sparse=True) for size in sizes)
+        widths = [width * len(sizes), *hidden, out]
+        layers: list[nn.Module] = []
+        for a, b in itertools.pairwise(widths):
+            layers += [nn.Linear(a, b), nn.ReLU()]
+        self.dense = nn.Sequential(*layers[:-1]) if hidden else None
+
+    def forward(self, bags: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+        """Embed a batch given as (indices, offsets) a feature."""
+        inputs = [table(*bag) for table, bag in zip(self.tables, bags, strict=True)]
+        return sum(inputs[1:], start=inputs[0]) if self.dense is None else self.dense(torch.cat(inputs, 1))
+
+
+def plain_steps(config: RunConfig, corpus: PreparedCorpus) -> Iterator[None]:
+    """The step that needs no library: one step each time it is asked."""
+    sides = []
+    for side in (corpus.left, corpus.right):
+        sizes = [corpus.vocabulary_sizes[f.vocabulary] for f in side.features]
+        tower = PlainTower(sizes, config.model.input_dim, config.model.hidden, config.model.embedding_dim)
+        bags = [(torch.from_numpy(f.offsets), torch.from_numpy(f.indices).long()) for f in side.features]
+        sides.append((tower, bags))
+    parameters = [p for tower, _ in sides for p in tower.parameters()]
+    optimizer = torch.optim.Adagrad(parameters, lr=config.train.learning_rate)
+    pair_items = [torch.from_numpy(corpus.train.left).long(), torch.from_numpy(corpus.train.right).long()]
+
+    def embed(which: int, items: torch.Tensor) -> torch.Tensor:
+        tower, features = sides[which]
+        batch = []
+        for offsets, indices in features:
+            starts, ends = offsets[items], offsets[items + 1]
+            lengths = ends - starts
+            begin = lengths.cumsum(0) - lengths
+            flat = torch.repeat_interleave(starts - begin, lengths) + torch.arange(int(lengths.sum()))
+            batch.append((indices[flat], begin))
+        return tower(batch)  # type: ignore[no-any-return]
+
+    while True:
+        pairs = torch.randint(len(corpus.train), (config.train.batch_size,))
+        others = torch.randint(len(corpus.train), (config.estimator.gramian_batch_size,))
+        with torch.no_grad():
+            rows = [embed(which, pair_items[which][others]) for which in (0, 1)]
+            gramians = [e.T @ e / len(e) for e in rows]
+        u, v = (embed(which, pair_items[which][pairs]) for which in (0, 1))
+        loss = functional.mse_loss((u * v).sum(1), torch.ones(len(u)))
+        gravity = ((u @ gramians[1]) * u).sum(1).mean() + ((v @ gramians[0]) * v).sum(1).mean()
+        optimizer.zero_grad()
+        (loss + config.train.gravity * gravity).backward()
+        optimizer.step()
+        yield
+
+
+def products(config: RunConfig, corpus: PreparedCorpus) -> list[tuple[int, int, int]]:
+    """The matrix products of a step with a Gramian batch of its own: (rows, summed over, columns) each.
+
+    Of both towers: forward on B, and its Gramian; forward on B', the product with the other Gramian, and the
+    gradients of every layer's weights and inputs.
+    """
+    model, b, members = config.model, config.train.batch_size, config.estimator.gramian_batch_size
+    k = model.embedding_dim
+    found = []
+    for side in (corpus.left, corpus.right):
+        widths = [model.input_dim * len(side.features), *model.hidden, k] if model.hidden else []
+        layers = list(itertools.pairwise(widths))
+        found += [(members, a, out) for a, out in layers] + [(k, members, k)]
+        found += [(b, a, out) for a, out in layers] + [(b, k, k)]
+        for a, out in reversed(layers):
+            found += [(out, b, a), (b, out, a)]
+    return found
+
+
+def bare_steps(shapes: list[tuple[int, int, int]]) -> Iterator[None]:
+    """Multiply matrices of these shapes, once each step; sums over the batch read the left one transposed.
+
+    Matrices of one shape are one: what caches can do for a step they do here.
+    """
+    batch = max(max(shape) for shape in shapes)
+    matrix = functools.cache(torch.randn)
+    into = functools.cache(torch.empty)
+    prepared = [
+        (
+            matrix(inner, rows).T if inner == batch else matrix(rows, inner),
+            matrix(inner, columns),
+            into(rows, columns),
+        )
+        for rows, inner, columns in shapes
+    ]
+    while True:
+        for left, right, out in prepared:
+            torch.mm(left, right, out=out)
+        yield
+
+
+def trainers(config_file: Path, corpus: PreparedCorpus) -> dict[str, Trainer]:
+    """One of each engine, by name."""
+    endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000")
+    return {
+        name: Trainer(load_config(RunConfig, config_file, [*endless, *settings]), corpus)
+        for name, settings in ENGINES.items()
+    }
+
+
+def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) -> dict[str, Any]:
+    """Time all on one prepared corpus with so many threads: ``ms`` by contender, ``parts``, ``flops``."""
+    torch.set_num_threads(threads)
+    corpus = open_corpus(folder)
+    engines = trainers(config_file, corpus)
+    config = engines[COMPILED].config
+    shapes = products(config, corpus)
+    steppers: dict[str, Callable[[], object]] = {
+        BARE: bare_steps(shapes).__next__,
+        PLAIN: plain_steps(config, corpus).__next__,
+        **{name: trainer.steps().__next__ for name, trainer in engines.items()},
+    }
+    frame = measure(steppers, rounds)
+    return {
+        "ms": frame.to_dict(orient="list"),
+        "parts": account(engines[COMPILED], PARTS_STEPS),
+        "flops": sum(2 * a * b * c for a, b, c in shapes),
+    }
+
+
+def compile_dense(
+    config_file: Path, folder: Path, threads: int, rounds: int
+) -> dict[str, list[float]] | None:
+    """Time the dense layers of a tower, forward and backward, with and without torch.compile, in ms.
+
+    None where torch.compile does not work here.
+    """
+    torch.set_num_threads(threads)
+    corpus = open_corpus(folder)
+    tower = trainers(config_file, corpus)[COMPILED].model.left
+    inputs = torch.randn(1024, next(tower.parameters()).shape[1], requires_grad=True)
+    gradient = torch.randn_like(tower.dense(inputs))
+    try:
+        fast = torch.compile(tower.dense)
+        fast(inputs).backward(gradient)
+    except Exception as error:  # of many kinds: no compiler, no headers, a torch without it
+        print(f"torch.compile does not work here: {str(error).splitlines()[0]}", flush=True)
+        return None
+    steppers: dict[str, Callable[[], object]] = {
+        "eager": lambda: tower.dense(inputs).backward(gradient),
+        "torch.compile": lambda: fast(inputs).backward(gradient),
+    }
+    return dict(measure(steppers, rounds).to_dict(orient="list"))
+
+
+def report(name: str, corpus: PreparedCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:
+    """Time a workload with each number of threads: its tables, and the numbers in them."""
+    file = CONFIGS[name]
+    found = {t: apart(time_workload, file, corpus.path, t, rounds) for t in threads}
+    sections = []
+    for t, timed in found.items():
+        frame = pd.DataFrame(timed["ms"])
+        title = f"{name}, {t} threads, {timed['flops'] / 1e9:.2f} GFLOP of products, {len(frame)} rounds"
+        to_plain = {f"ratio to {PLAIN}": {c: ratio(frame, c, PLAIN) for c in frame}}
+        sections.append(table(frame, title, BARE, to_plain))
+    parts = {t: timed["parts"] for t, timed in found.items()}
+    sections.append(parts_table(parts, f"{name}: where a compiled step's time goes"))
+    distinct = distinct_items(corpus)
+    sections.append(
+        "Distinct items a side: "
+        + ", ".join(f"{count:,.0f} of {size:,}" for size, count in distinct.items())
+        + ", which bounds what embedding each only once could save."
+    )
+    return "\n\n".join(sections), {"by_threads": found, "distinct": distinct}
+
+
+def main() -> None:
+    """Time the workloads; write results/bench/step_time.{json,md}."""
+    parser = argparse.ArgumentParser(description="Time training steps, interleaved.")
+    parser.add_argument("--workloads", nargs="+", choices=list(CONFIGS), default=list(CONFIGS))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--pages", type=Path, help="a prepared corpus instead of the made one")
+    arguments = parser.parse_args()
+    sections, numbers = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in arguments.workloads:
+            if name == "linear":
+                gramrun(["prepare", "movielens-1m", "--output", "data/movielens-1m"])
+                corpus = open_corpus(Path("data/movielens-1m"))
+            else:
+                corpus = (
+                    open_corpus(arguments.pages) if arguments.pages else pages_corpus(Path(folder) / name)
+                )
+            text, numbers[name] = report(name, corpus, arguments.threads, arguments.rounds)
+            sections.append(text)
+            if name == "pages":
+                most = max(arguments.threads)
+                timed = apart(compile_dense, CONFIGS[name], corpus.path, most, arguments.rounds)
+                numbers[name]["torch.compile"] = timed
+                if timed:
+                    title = f"dense layers of a tower, forward and backward on B', {most} threads"
+                    sections.append(table(pd.DataFrame(timed), title, "eager"))
+    text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections]) + "\n"
+    write_json(RESULTS / "step_time.json", {**provenance(), "workloads": numbers})
+    write_text(RESULTS / "step_time.md", text)
+    print(text)
+    print(f"wrote {RESULTS}/step_time.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measurements to verdicts and one page: claims, their judgement, RESULTS.md and report.html."""

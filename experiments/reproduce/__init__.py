@@ -1,0 +1,1 @@
+"""`make reproduce`: plans, runs, and one module for each figure or table of the report."""

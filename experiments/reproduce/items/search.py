@@ -1,0 +1,278 @@
+"""Ours: does a better Gramian rank better? Each estimator at hyper-parameters chosen by the same budget.
+
+1. Search: `experiments/reproduce/items/search.yaml` gives every method as many points (λ, η, α), on a
+tuning corpus whose
+   validation pairs come out of the training split.
+2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
+   the same parameters and see the same gradient batches, so differences are paired by seed.
+
+Options: ``points`` and ``methods`` (names), where they are fewer than the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy.stats import qmc
+
+from experiments.report.sections import Section, Seeds, Table, interval, spread
+from experiments.reproduce import rankings
+from experiments.reproduce.corpora import TUNING_FRACTION, tuning
+from experiments.reproduce.jobs import Task, state_of
+from experiments.reproduce.plans import Plan, run_task, settings
+from experiments.reproduce.rankings import Method
+from gramrun.runs import lifecycle as runs
+
+SEARCH = Path(__file__).with_name("search.yaml")
+WITH_ALPHA = ("sogram", "control-variate")
+EXACT = "exact"
+SYMBOLS = {"train.gravity": "λ", "train.learning_rate": "η", "estimator.alpha": "α"}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One point of one method.
+
+    Attributes:
+        method: its row in the tables.
+        values: λ, η and, where the method has one, α, by config key.
+        settings: all of it as ``--set`` settings.
+    """
+
+    method: str
+    values: Mapping[str, float]
+    settings: tuple[str, ...]
+
+
+def load() -> dict[str, Any]:
+    """The file of the search."""
+    return dict(yaml.safe_load(SEARCH.read_text(encoding="utf-8")))
+
+
+def corpora(plan: Plan) -> list[str]:
+    """The tuning corpora."""
+    return [tuning(dataset).name for dataset in plan.datasets]
+
+
+def draw(ranges: Mapping[str, Any], points: int) -> list[dict[str, float]]:
+    """Points drawn jointly and log-uniformly, the same for every method; more points begin with the fewer.
+
+    Drawn as a scrambled Halton sequence, which covers all ranges evenly even where the points are few.
+
+    Args:
+        ranges: ``gravity``, ``learning_rate`` and ``alpha``, the ends of each.
+        points: how many.
+    """
+    keys = {"train.gravity": "gravity", "train.learning_rate": "learning_rate", "estimator.alpha": "alpha"}
+    low, high = np.log([ranges[name] for name in keys.values()]).T
+    even = qmc.Halton(len(keys), rng=0).random(points)  # once and for all
+    drawn = np.exp(low + (high - low) * even)
+    return [{key: float(f"{x:.3g}") for key, x in zip(keys, row, strict=True)} for row in drawn]
+
+
+def candidates(plan: Plan, dataset: str) -> list[Candidate]:
+    """Every point of every method of a data set."""
+    search = load()
+    grid = search["datasets"][dataset]
+    methods = {
+        label: {f"estimator.{key}": value for key, value in section.items()}
+        for label, section in search["methods"].items()
+    } | {label: {"estimator.name": "sampling", **own} for label, own in grid.get("variants", {}).items()}
+    found = []
+    for label in plan.options.get("methods", methods):
+        own = methods[label]
+        for point in draw(grid, plan.options.get("points", search["points"])):
+            values = {key: point[key] for key in _axes(own)}
+            dense = (
+                {"train.dense_learning_rate": values["train.learning_rate"] / 100}
+                if "model.hidden" in own
+                else {}
+            )
+            length = {"train.epochs": grid["epochs"]}
+            found.append(Candidate(label, values, settings({**own, **values, **dense, **length})))
+    return found
+
+
+def _axes(own: Mapping[str, Any]) -> list[str]:
+    """What is searched of a method."""
+    has_alpha = own["estimator.name"] in WITH_ALPHA
+    return [key for key in SYMBOLS if has_alpha or key != "estimator.alpha"]
+
+
+def search_task(dataset: str, candidate: Candidate) -> Task:
+    """The run of a candidate on the tuning corpus, evaluated once, at its end."""
+    base = load()["datasets"][dataset]["base"]
+    cheap = ("evaluation.every=0", "evaluation.splits=[validation]", "train.checkpoint_every=0")
+    task = run_task("train", tuning(dataset).name, base, *candidate.settings, *cheap, seed=0)
+    return replace(task, config=Path("configs") / dataset / f"{base}.yaml")
+
+
+def scores(plan: Plan, dataset: str) -> pd.DataFrame:
+    """The finished search: a row for each candidate, with ``method``, λ, η, α and ``tuning`` (MAP@10).
+
+    A point whose run failed (it diverged, say) scores NaN, and is not chosen.
+    """
+    rows = []
+    for candidate in candidates(plan, dataset):
+        task = search_task(dataset, candidate)
+        done = state_of(task) == "done"
+        score = runs.open_run(task.output).metrics()[-1]["map@10"] if done else np.nan
+        rows.append({"method": candidate.method, **candidate.values, "tuning": score})
+    return pd.DataFrame(rows)
+
+
+def chosen(plan: Plan, dataset: str) -> list[Method]:
+    """Each method at the best of its points; one of which all points failed is left out."""
+    every, found = candidates(plan, dataset), scores(plan, dataset).dropna(subset="tuning")
+    best = found.groupby("method", sort=False)["tuning"].idxmax()
+    base = load()["datasets"][dataset]["base"]
+    return [Method(str(label), base, every[index].settings) for label, index in best.items()]
+
+
+def tasks(plan: Plan) -> list[Task]:
+    """The search; and of every data set whose search has ended, the final runs."""
+    found = []
+    for dataset in plan.datasets:
+        found += _searches(plan, dataset)
+        if _has_ended(plan, dataset):
+            found += _finals(plan, dataset)
+    return found
+
+
+def can_tell(plan: Plan) -> bool:
+    """Whether every search has ended, and all final runs are done."""
+    return all(
+        _has_ended(plan, dataset) and all(state_of(task) == "done" for task in _finals(plan, dataset))
+        for dataset in plan.datasets
+    )
+
+
+def _searches(plan: Plan, dataset: str) -> list[Task]:
+    return [search_task(dataset, candidate) for candidate in candidates(plan, dataset)]
+
+
+def _has_ended(plan: Plan, dataset: str) -> bool:
+    """Whether every point was run, and not all of them failed."""
+    states = {state_of(task) for task in _searches(plan, dataset)}
+    return "done" in states and states <= {"done", "failed"}
+
+
+def _finals(plan: Plan, dataset: str) -> list[Task]:
+    return rankings.tasks(replace(plan, datasets=(dataset,)), chosen(plan, dataset))
+
+
+def section(plan: Plan) -> Section:
+    """Two tables for each data set: what was tried, and how the chosen settings rank."""
+    tables, words = [], []
+    measured: dict[str, Seeds] = {}
+    for dataset in plan.datasets:
+        tried = scores(plan, dataset)
+        frame = rankings.measure(plan, dataset, chosen(plan, dataset))
+        ends = at_the_ends(tried, load()["datasets"][dataset])
+        tables.append(Table(f"final-{dataset}", caption(plan, dataset, tried), final_table(tried, frame)))
+        shown = tried.fillna({"tuning": "failed"}).rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
+        tables.append(
+            Table(f"search-{dataset}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
+        )
+        words.append(verdict(dataset, frame, ends))
+        for label in frame["label"].unique():
+            for name, key in (("validation", "validation MAP"), ("train", "training MAP")):
+                measured[f"{dataset}/searched {label}/{key}"] = rankings.column(frame, label, name)
+    return Section(
+        plan.item,
+        "Each estimator at hyper-parameters of its own",
+        "",
+        " ".join(words),
+        tuple(tables),
+        (),
+        measured,
+        tuple(task.output for task in tasks(plan)),
+    )
+
+
+def best_points(tried: pd.DataFrame) -> pd.DataFrame:
+    """The best point of each method, indexed by method."""
+    tried = tried.dropna(subset="tuning")
+    return tried.loc[tried.groupby("method", sort=False)["tuning"].idxmax()].set_index("method")
+
+
+def at_the_ends(tried: pd.DataFrame, ranges: Mapping[str, Any]) -> list[str]:
+    """Methods whose chosen λ or η is the least or greatest that was drawn: the best may lie outside."""
+    best = best_points(tried)
+    found = []
+    for key, name in (("train.gravity", "gravity"), ("train.learning_rate", "learning_rate")):
+        low, high = tried[key].min(), tried[key].max()
+        found += [
+            f"{SYMBOLS[key]} of {method} ({x:g}, drawn from {ranges[name][0]:g} to {ranges[name][1]:g})"
+            for method, x in best[key].items()
+            if x in (low, high)
+        ]
+    return found
+
+
+def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """The chosen setting of each method, how it ranks, and paired differences."""
+    best = best_points(tried)
+    rows = []
+    for label in frame["label"].unique():
+        own = frame[frame["label"] == label]
+        rows.append(
+            {
+                "method": label,
+                **{
+                    s: f"{best.loc[label, k]:g}"
+                    for k, s in SYMBOLS.items()
+                    if k in best and best.loc[label, k] > 0
+                },
+                "on the tuning corpus": f"{best.loc[label, 'tuning']:.4f}",
+                "validation MAP@10": spread(rankings.column(frame, label, "validation")),
+                **{f"minus {other}": _minus(frame, label, other) for other in (rankings.SAMPLING, EXACT)},
+                "training MAP@10": spread(rankings.column(frame, label, "train")),
+                "training time, s": f"{own['seconds'].mean():.0f}",
+            }
+        )
+    rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
+    return pd.DataFrame(rows).fillna("")
+
+
+def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
+    if other == label or other not in set(frame["label"]):
+        return ""
+    low, high = interval(found := differences(frame, label, other))
+    return f"{np.mean(found):+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def differences(frame: pd.DataFrame, label: str, other: str) -> Seeds:
+    """Validation MAP@10 of one method minus another's, paired by seed."""
+    pairs = zip(
+        rankings.column(frame, label, "validation"), rankings.column(frame, other, "validation"), strict=True
+    )
+    return tuple(a - b for a, b in pairs)
+
+
+def verdict(dataset: str, frame: pd.DataFrame, ends: list[str]) -> str:
+    """What is ahead of sampling and behind it, how far the exact Gramian is, and where the search ended."""
+    words = rankings.judgement(frame, dataset)
+    if {EXACT, rankings.SAMPLING} <= set(frame["label"]):
+        others = [x for x in frame["label"].unique() if x != EXACT]
+        short = [x for x in others if interval(differences(frame, x, EXACT))[1] < 0]
+        gap = rankings.percent(rankings.lifts(frame, EXACT))
+        words += f" The exact Gramian is {gap} from sampling; short of it: {', '.join(short) or 'none'}."
+    return words + (f" At the end of what was drawn: {'; '.join(ends)}." if ends else "")
+
+
+def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
+    """What the numbers of `final_table` are."""
+    points = int(tried.groupby("method").size().max())
+    return (
+        f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "
+        f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
+        "A point's α belongs to its λ and η, so that of few points the choice is coarse. Differences "
+        "are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
+    )

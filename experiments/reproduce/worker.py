@@ -1,0 +1,94 @@
+"""``python -m MODULE`` in a process that has imported already what takes a run seconds to import.
+
+Most runs of `make reproduce` take seconds, and Python, PyTorch and numba take as many to start. Here each
+process is forked from a server that has imported them once and computes nothing, so that none finds in its
+memory what another left there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import runpy
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import connection
+from pathlib import Path
+
+import torch
+
+# Elsewhere there is no fork, or none that the system's libraries stand: each process imports for itself.
+_PROCESSES = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+_IMPORTED = [
+    "gramrun.cli.training",
+    "gramrun.training.loop",
+    "gramrun.training.gram_error",
+    "gramrun.evaluation.baseline_run",
+    "torch._dynamo",  # which torch.optim imports when it is called
+    "experiments.reproduce.dry_run",
+    "experiments.reproduce.pipeline",  # multiprocessing executes its parent's main module in every child
+]
+if sys.platform == "linux":
+    _PROCESSES.set_forkserver_preload(_IMPORTED)
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+_LOCK = threading.Lock()  # on the environment, and on looking whether processes have ended
+
+
+def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a module as the main program, on one thread, in this folder and environment; print nothing.
+
+    Several threads may call this at once.
+
+    Returns:
+        The exit code, negative where a signal ended it, and what it wrote to standard error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        errors = Path(folder) / "stderr"
+        with _LOCK:
+            environment = {**os.environ, **_ONE_THREAD}
+            target = (module, list(arguments), Path.cwd(), environment, errors)
+            process = _PROCESSES.Process(target=_run, args=target)
+            with _one_thread():
+                process.start()
+        connection.wait([process.sentinel])
+        # `start` looks after all other processes, and the server tells how one ended only once.
+        with _LOCK:
+            process.join()
+        said = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
+    assert process.exitcode is not None  # it has been joined
+    return process.exitcode, said
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """What is started now has one thread: libraries count theirs when they are loaded, here by the server."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+def _run(
+    module: str, arguments: list[str], folder: Path, environment: Mapping[str, str], errors: Path
+) -> None:
+    """What the new process does, which comes with the server's folder and environment."""
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(silence, stream)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    searched = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = dict.fromkeys([str(folder), *filter(None, searched), *sys.path])
+    torch.set_num_threads(1)  # where another part of the program had started the server
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,0 +1,1 @@
+"""Single questions that are not part of the report."""
