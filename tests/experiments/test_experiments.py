@@ -26,9 +26,9 @@ from experiments.benchmarks import (
     timing,
 )
 from experiments.benchmarks import random_pages as pages
+from experiments.reproduce import __main__, known_optimum, plans, rankings
 from experiments.reproduce import corpora as datasets
 from experiments.reproduce import jobs as tasks
-from experiments.reproduce import __main__, known_optimum, plans, rankings
 from experiments.reproduce import pipeline as reproduce
 from experiments.reproduce import scheduler as scheduling
 from gramrun.base.errors import InputError, RunError
@@ -152,9 +152,7 @@ def test_the_command_of_a_part_names_its_arguments(monkeypatch, tmp_path):
     parsed = argparse.Namespace(profile="quick", items=None, datasets=None, seeds=None, finished=False)
     assert __main__.command_of(parsed) == "make reproduce PROFILE=quick"
     parsed.items, parsed.seeds, parsed.finished = ["final_map"], [0, 1], True
-    command = (
-        "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"
-    )
+    command = "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"
     assert __main__.command_of(parsed) == command
     monkeypatch.setattr(sys, "argv", command.split()[2:])
     assert __main__.main() == 1 and not list(tmp_path.iterdir())
