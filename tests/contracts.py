@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from gramrun.gramian import CacheOptions
-from gramrun.gramian.contracts import CHECKS, DIM, Listed, Trajectory, check_device_moves, check_psd
+from gramrun.gramian.contracts import CHECKS, DIM, Listed, Trajectory, check_psd
 from gramrun.gramian.schedule import AlphaSchedule
 
-__all__ = ["CHECKS", "DIM", "ESTIMATORS", "Listed", "Trajectory", "check_device_moves", "check_psd"]
+__all__ = ["CHECKS", "DIM", "ESTIMATORS", "Listed", "Trajectory", "check_psd"]
 
 _FOLDER = Path(tempfile.gettempdir())  # cache files have no name, so nothing is left there
 

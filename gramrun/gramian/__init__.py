@@ -1,6 +1,7 @@
-"""Gramian estimators (paper, Section 3).
+"""Gramian estimators (paper, Section 3), one file each, and the objectives that use them.
 
-To add one here: write its file, then list it in `make_estimator`. From outside: `gramrun.gramian.outside`.
+To add an estimator, write its file, list it in `make_estimator` and in tests/contracts.py. An estimator of
+your own package needs neither: see `gramrun.gramian.custom`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from pathlib import Path
 import torch
 
 from gramrun.gramian.control_variate import ControlVariate
+from gramrun.gramian.custom import make_custom
 from gramrun.gramian.estimator import GramianEstimator, NoGramian
 from gramrun.gramian.exact import ExactGramian
-from gramrun.gramian.outside import make_outside
 from gramrun.gramian.population import Population
 from gramrun.gramian.sagram import Beta, CacheEntry, SAGram
 from gramrun.gramian.sampling import Sampling
@@ -25,12 +26,12 @@ ESTIMATOR_NAMES = ("sampling", "sogram", "sagram", "control-variate", "exact", "
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """Where SAGram keeps its embeddings.
+    """How SAGram caches embeddings.
 
     Attributes:
-        entry: what has an entry of its own: each item, or each training pair (the paper).
+        entry: one entry per item, or per training pair (the paper).
         dtype: float32 or bfloat16.
-        folder: where the caches are memory-mapped, or None for memory.
+        folder: where to memory-map the caches, or None for memory.
         rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
     """
 
@@ -56,26 +57,26 @@ def make_estimator(
     """Make the estimator of one side's Gramian.
 
     Args:
-        name: one of `ESTIMATOR_NAMES`, or ``module:name`` of one from outside, which is given the sizes, the
+        name: one of `ESTIMATOR_NAMES`, or ``module:name`` of a custom estimator, which gets the sizes, the
             population and the schedule.
         embedding_dim: k.
-        population: what the Gramian is the mean over.
-        companion_dim: r, how many companions an item has (`gramrun.gramian.batch`).
-        schedule: for ``sogram`` and ``control-variate``: the Gramian learning rate α_t; 0.01 without it.
-        debias: for ``sogram``: whether the estimate is divided by the sum of its weights.
+        population: the distribution of which the Gramian is the mean.
+        companion_dim: r, the number of companions of an item (`gramrun.gramian.batch`).
+        schedule: for ``sogram``, ``control-variate`` and custom ones: α_t; constant 0.01 by default.
+        debias: for ``sogram``: whether to divide the estimate by the sum of its weights.
         exact_start: for ``sogram``: whether Ĝ(0) is the exact Gramian instead of 0.
         beta: for ``sagram``: ``"1/n"`` (SAG) or ``"1"`` (SAGA).
-        project: whether to project onto the PSD cone, for the methods that can leave it: ``sagram`` with
-            β = 1, ``control-variate``, and ``sogram`` with a cache.
-        cache: for ``sagram``; for ``sogram`` and ``control-variate`` its presence makes F_t, the unbiased
-            estimate that they average, a SAGA estimate instead of the batch's mean.
+        project: whether to project onto the PSD cone: for ``sagram`` with β = 1, ``control-variate``, and
+            ``sogram`` with a cache.
+        cache: for ``sagram``. For ``sogram`` and ``control-variate`` it makes F_t, the unbiased estimate that
+            they average, a SAGA estimate instead of the mean of the batch.
 
     Raises:
-        ValueError: for an unknown name, or options that do not go together.
-        ConfigError: for an estimator from outside that cannot be imported or made.
+        ValueError: for an unknown name, or options that exclude each other.
+        ConfigError: for a custom estimator that cannot be imported or made.
 
     Example:
-        Two items of equal weight on one axis each: G is half the identity, which a batch of both sees.
+        Two items of equal weight, one on each axis, in one batch: G is half the identity.
 
         >>> from gramrun.gramian.batch import GramianBatch
         >>> from gramrun.gramian.population import make_population
@@ -88,7 +89,7 @@ def make_estimator(
     """
     schedule = schedule or AlphaSchedule(0.01)
     if ":" in name:
-        return make_outside(name, embedding_dim, population, schedule, companion_dim)
+        return make_custom(name, embedding_dim, population, schedule, companion_dim)
 
     def sagram(beta: Beta, project: bool) -> SAGram:
         options = cache or CacheOptions()

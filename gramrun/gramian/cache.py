@@ -1,4 +1,4 @@
-"""Where cached embeddings lie: in memory or in a memory-mapped file, as float32 or bfloat16."""
+"""Storage of cached embeddings: float32 or bfloat16, in memory or in a memory-mapped file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
     """Make a tensor of zeros for cached embeddings.
 
     Args:
-        rows: how many embeddings.
-        width: numbers in each.
+        rows: number of embeddings.
+        width: numbers per embedding.
         dtype: float32 or bfloat16.
-        folder: where the file lies that backs it, or None for memory. The file has no name: it is gone
-            when the process is, however that ends. Its pages stay in memory while there is room.
+        folder: where to put the unnamed file that backs the tensor, or None for memory. The file is deleted
+            when the process ends, however it ends.
 
     Returns:
         Shape (rows, width).
@@ -34,8 +34,8 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
     """
     if folder is None or rows * width == 0:
         return torch.zeros(rows, width, dtype=dtype)
-    size = cache_bytes(rows, width, dtype)
     with disk_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
+        size = cache_bytes(rows, width, dtype)
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a signal later
         else:
@@ -45,5 +45,5 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
 
 
 def cache_bytes(rows: int, width: int, dtype: torch.dtype) -> int:
-    """What `cache_tensor` occupies."""
+    """The size of what `cache_tensor` makes."""
     return rows * width * dtype.itemsize

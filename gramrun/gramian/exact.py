@@ -1,10 +1,9 @@
-"""The exact Gramian: the definition that every estimator is held against.
+"""The exact Gramian, the definition with which every estimator is compared (paper, equation 4).
 
-    G_u = (1/n) sum_{i=1..n} u_i ⊗ u_i = sum_x w_x u(x) ⊗ u(x)        (paper, equation 4)
+    G_u = (1/n) sum_{i=1..n} u_i ⊗ u_i = sum_x w_x u(x) ⊗ u(x)
 
-Summing over items with their weights costs O(items · k²) instead of O(n · k²) and is the same number.
-As a method (``estimator.name: exact``) it is the oracle for corpora that are small enough to embed
-whole at every step: no bias, no variance.
+The sum over items gives the same matrix as the sum over pairs, in O(items · k²) instead of O(n · k²). As a
+method (``estimator.name: exact``) it has no bias and no variance, and embeds all items at every step.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gramrun.gramian.population import Population
 
 
 def relative_error(estimate: Tensor, exact: Tensor) -> float:
-    """The normalised Frobenius distance ‖Ĝ − G‖_F / ‖G‖_F of the paper's Section 4.2, a pure number.
+    """‖Ĝ − G‖_F / ‖G‖_F, the normalised error of the paper's Section 4.2.
 
     Args:
         estimate: Ĝ, shape (k, k), of any float dtype.
@@ -32,7 +31,7 @@ def relative_error(estimate: Tensor, exact: Tensor) -> float:
 
 
 class ExactGramian(GramianEstimator):
-    """The exact Gramian as an estimator: it observes every item of the corpus at every step."""
+    """Recomputes the exact Gramian from every item of positive weight at every step."""
 
     observes = "corpus"
     needs_rows = True

@@ -1,21 +1,13 @@
-"""Low-rank priors P = Q Rᵀ for the gravity term (paper, Appendix C).
-
-With the weights w that the Gramians use (`gramrun.gramian.population`), gravity pulls every inner product
-towards its prior instead of towards 0:
+"""Low-rank priors P = Q Rᵀ for the gravity term (paper, Appendix C): make, save and load Q and R.
 
     g^P(θ) = sum_x sum_y w_x w_y (⟨u_x, v_y⟩ − p_xy)²,    p_xy = ⟨q_x, r_y⟩
-           = ⟨G_u, G_v⟩ − 2 ⟨H_u, H_v⟩ + c,    H_u = sum_x w_x u_x ⊗ q_x,    H_v = sum_y w_y v_y ⊗ r_y
 
-(the appendix prints H_u = (1/n) U Q where Uᵀ Q is meant, and λ where its SAGram updates Ĥ by β). q and
-r are vectors of *items*, so a prior costs rank floats an item, however many pairs there are. This file makes,
-saves and loads Q and R.
+Gravity then pulls every inner product towards its prior instead of 0. q and r are vectors of items, so a
+prior costs `rank` floats per item. Derivation: docs/mathematics.md#priors.
 """
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,23 +21,18 @@ from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import new_file
 
 _LAYOUT = "a prior is an .npz with float arrays left (left items, rank) and right (right items, rank)"
-# What numpy was seen to raise on files that are damaged or no .npz, and what a wrong size in one may do.
-_UNREADABLE = (
-    OSError, EOFError, ValueError, RuntimeError, TypeError, SyntaxError, tokenize.TokenError, OverflowError,
-    MemoryError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LowRankPrior:
-    """P = Q Rᵀ, as one vector for each item.
+    """P = Q Rᵀ.
 
     Attributes:
         left: Q, float32, shape (left items, rank).
         right: R, float32, shape (right items, rank).
 
     Raises:
-        ValueError: when the dtypes, dimensions or ranks are others.
+        ValueError: for other dtypes or dimensions, or for ranks that differ or are 0.
     """
 
     left: Tensor
@@ -60,25 +47,21 @@ class LowRankPrior:
 
     @property
     def rank(self) -> int:
-        """How many numbers each item has."""
+        """The number of columns of Q and R."""
         return self.left.shape[1]
 
 
 def popularity_prior(left_frequency: Tensor, right_frequency: Tensor) -> LowRankPrior:
-    """The rank-1 prior of two items that meet by chance.
+    """The rank-1 prior of items that meet by chance.
 
         p_xy = f_x f_y / n,      q_x = f_x / √n,  r_y = f_y / √n
 
-    Cut the n pairs in two and join the n left ends with the n right ends at random: each of the f_x ends
-    of x meets an end of y with probability f_y / n, so p_xy is the expected number of pairs (x, y), the
-    expected entry of the 0/1 matrix of observed pairs as long as it is small. (For two items that are
-    both so popular that f_x f_y > n it exceeds 1: pairs are distinct, their random joins need not be.)
-    P keeps the margins, sum_y p_xy = f_x and sum_x p_xy = f_y, hence its sum is n; no other matrix of
-    rank 1 does.
+    p_xy is the expected number of pairs (x, y) when the left and right ends of the n pairs are joined at
+    random. It exceeds 1 for two very popular items.
 
     Args:
-        left_frequency: integers, shape (left items,). f_x, the training pairs of each left item.
-        right_frequency: the same for the right items, with the same sum n.
+        left_frequency: f_x, integers, shape (left items,).
+        right_frequency: f_y, integers, shape (right items,), with the same sum n.
 
     Raises:
         ValueError: when the sums differ or are 0.
@@ -103,21 +86,20 @@ def svd_prior(
 
         S ≈ U Σ Vᵀ,      Q = U √Σ,  R = V √Σ
 
-    "First training a simple low-rank matrix approximation of the similarity matrix" is what the appendix
-    proposes. S has `values` where a pair is observed and 0 elsewhere.
+    S has `values` where a pair is observed and 0 elsewhere.
 
     Args:
-        pair_left: integers, shape (n,). Left item of each training pair; pairs are distinct.
-        pair_right: integers, shape (n,). Right item of each.
-        left_items: how many left items.
-        right_items: how many right items.
+        pair_left: left item of each training pair, integers, shape (n,); pairs are distinct.
+        pair_right: right item of each training pair, integers, shape (n,).
+        left_items: number of left items.
+        right_items: number of right items.
         rank: in [1, min(left items, right items) − 1].
-        seed: of the vector that the iteration starts from; the result hardly depends on it.
+        seed: of the start vector of the iteration.
         values: real numbers, shape (n,); None for 1.
 
     Returns:
-        The prior, columns in descending order of singular value. Signs are fixed: in each column of Q the
-        entry of largest absolute value is positive. Where S has a rank below `rank`, the last columns are 0.
+        Columns in descending order of singular value; the entry of largest absolute value in each column of
+        Q is positive. Columns beyond the rank of S are 0.
 
     Raises:
         ValueError: when `rank` lies outside its range.
@@ -133,7 +115,7 @@ def svd_prior(
         (entries, (pair_left.numpy(), pair_right.numpy())), shape=(left_items, right_items), dtype=np.float64
     )
     u, sigma, v = _truncated_svd(observed, rank, seed)
-    # Below rounding error a singular value is 0 and its vectors are arbitrary.
+    # A singular value below rounding error is 0, and its vectors are arbitrary.
     noise = sigma[0] * max(left_items, right_items) * np.finfo(np.float64).eps
     scale = np.where(sigma > noise, np.sqrt(sigma), 0.0)
     peaks = u[np.abs(u).argmax(axis=0), np.arange(rank)]
@@ -145,10 +127,8 @@ def svd_prior(
 def _truncated_svd(matrix: csr_array, rank: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, σ (descending) and V of the `rank` largest singular values.
 
-    As `scipy.sparse.linalg.svds` does it: eigenvectors of the smaller of SᵀS and SSᵀ by ARPACK, then a dense
-    SVD of their images. Only, ARPACK draws new directions where the start has spanned an invariant subspace,
-    as it does when S has few distinct singular values; svds seeds these from the clock, and here they follow
-    from `seed`.
+    The method of `scipy.sparse.linalg.svds`: eigenvectors of the smaller of SᵀS and SSᵀ by ARPACK, then a
+    dense SVD of their images. svds seeds ARPACK's restarts from the clock; here they follow from `seed`.
     """
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T.tocsr()
     size = tall.shape[1]
@@ -159,14 +139,14 @@ def _truncated_svd(matrix: csr_array, rank: int, seed: int) -> tuple[np.ndarray,
     except ArpackError as error:
         reason = " ".join(str(error).split())
         raise RunError(f"the SVD of rank {rank} did not converge ({reason}); lower the rank") from None
-    vectors, _ = np.linalg.qr(vectors)  # ARPACK's are not exactly orthogonal where eigenvalues cluster
+    vectors, _ = np.linalg.qr(vectors)  # ARPACK's are not orthogonal where eigenvalues cluster
     u, sigma, wt = np.linalg.svd(tall @ vectors, full_matrices=False)
     v = vectors @ wt.T
     return (u, sigma, v) if tall is matrix else (v, sigma, u)
 
 
 def save_prior(prior: LowRankPrior, path: Path) -> None:
-    """Write a prior as `load_prior` reads it, whole or not at all.
+    """Write a prior for `load_prior`, atomically.
 
     Raises:
         RunError: when the file cannot be written.
@@ -176,56 +156,42 @@ def save_prior(prior: LowRankPrior, path: Path) -> None:
 
 
 def load_prior(path: Path, left_items: int, right_items: int) -> LowRankPrior:
-    """Read a prior: an .npz file with the arrays ``left`` and ``right`` and nothing pickled.
+    """Read a prior: an .npz file with the arrays ``left`` and ``right``, without pickles.
 
     Args:
         path: the file.
-        left_items: how many rows ``left`` must have, one for each left item in the corpus's numbering.
-        right_items: the same for ``right``.
+        left_items: number of rows of ``left``, in the order of the corpus's items.
+        right_items: number of rows of ``right``.
 
     Raises:
-        InputError: when the file is missing, no .npz or damaged, when an array is missing, no matrix of
-            finite real numbers or of another corpus's size, or when the ranks differ or are 0.
+        InputError: when the file is missing, damaged or no .npz, when an array is missing or no matrix of
+            finite real numbers with one row per item, or when the ranks differ or are 0.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; {_LAYOUT}")
-    arrays = {}
     try:
-        with path.open("rb") as file:  # np.load leaves a damaged file open that it has opened itself
+        with path.open("rb") as file:  # np.load does not close a damaged file that it has opened itself
             archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: holds a single array; {_LAYOUT}")
-            for name in ("left", "right"):
-                if name not in archive.files:
-                    raise InputError(f"{path}: has no array {name}; {_LAYOUT}")
-                arrays[name] = archive[name]
-    except _UNREADABLE as error:
+            arrays = {name: archive[name] for name in ("left", "right")}
+    except Exception as error:  # numpy raises errors of many types on damaged files
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: cannot be read as .npz without pickles ({reason}); {_LAYOUT}") from None
+        raise InputError(f"{path}: cannot be read as a prior ({reason}); {_LAYOUT}") from None
     left = _factor(path, "left", arrays["left"], left_items)
     right = _factor(path, "right", arrays["right"], right_items)
     if left.shape[1] != right.shape[1]:
-        raise InputError(
-            f"{path}: left has rank {left.shape[1]} and right has rank {right.shape[1]}; they must agree"
-        )
+        raise InputError(f"{path}: left has rank {left.shape[1]} and right {right.shape[1]}; make them equal")
     return LowRankPrior(left, right)
 
 
 def _factor(path: Path, name: str, array: np.ndarray | bytes, items: int) -> Tensor:
-    if not isinstance(array, np.ndarray):  # numpy gives the bytes of a member without its magic number
-        raise InputError(f"{path}: {name} is no array; {_LAYOUT}")
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{path}: {name} holds {array.dtype}, not real numbers; {_LAYOUT}")
-    if array.ndim != 2:
-        raise InputError(f"{path}: {name} has {array.ndim} dimensions instead of 2; {_LAYOUT}")
-    if len(array) != items:
+    # numpy returns the bytes of a member that has lost its magic number
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.ndim != 2:
+        found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "no array"
+        raise InputError(f"{path}: {name} is not a matrix of real numbers but {found}; {_LAYOUT}")
+    if len(array) != items or not array.shape[1]:
         raise InputError(
-            f"{path}: {name} has {len(array):,} rows, but the corpus has {items:,} {name} items; "
-            "make the prior from this corpus"
+            f"{path}: {name} has shape {array.shape}, but the corpus has {items:,} {name} items and the rank "
+            "must be at least 1; make the prior from this corpus, or set train.prior.name: none"
         )
-    if not array.shape[1]:
-        raise InputError(f"{path}: {name} has rank 0; for no prior set train.prior.name: none")
-    with np.errstate(over="ignore"):  # a float64 beyond float32's range becomes infinite, and is refused
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused
         values = array.astype(np.float32)
     if not np.isfinite(values).all():
         row = int((~np.isfinite(values)).any(axis=1).argmax())

@@ -1,18 +1,10 @@
-"""What a Gramian is the mean over, and how its members are drawn: items weighted by frequency^γ.
+"""The distribution w over items under which a Gramian is the mean (paper, equation 4 and its footnote 4).
 
-The paper's Gramians are means over the n training *pairs* (equation 4),
+    G_u = sum_x w_x u(x) ⊗ u(x),      w_x = f_x^γ / sum_y f_y^γ  over the items with f_x > 0 training pairs
 
-    G_u = (1/n) sum_{i=1..n} u_i ⊗ u_i = sum_x w_x u(x) ⊗ u(x),    w_x = f_x / n,
-
-with f_x the pairs whose left item is x, so that an item weighs as often as it occurs. Its footnote on that
-equation allows other weights. Here, with one γ in [0, 1] for each side,
-
-    w_x = f_x^γ / sum_y f_y^γ        over the items with f_x > 0:    γ = 1 is the paper, γ = 0 is uniform.
-
-A Gramian batch draws items x ~ w. A gradient batch draws pairs, so item x turns up with probability
-p_x = f_x / n and its gravity term must count w_x / p_x times to stay unbiased: E_{x~p} (w_x/p_x) h(x) =
-E_{x~w} h(x) for any h. That ratio is `importance`; it also turns a reused gradient batch into a Gramian
-batch.
+γ = 1 is the paper's mean over training pairs, γ = 0 weighs all items alike. A Gramian batch draws x ~ w. A
+gradient batch draws pairs, so an item's gravity term counts `importance` = w_x / p_x times, with
+p_x = f_x / n (docs/mathematics.md#weights).
 """
 
 from __future__ import annotations
@@ -26,14 +18,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Population:
-    """One side's population, over which its Gramian is the mean.
+    """The distribution over the items of one side.
 
     Attributes:
-        pair_items: int32 or int64, shape (n,). This side's item in each training pair.
+        pair_items: int32 or int64, shape (n,), the item of each training pair.
         item_weights: float32, shape (items,). w_x; sums to 1, and is 0 for an item without training pairs.
-        importance: float32, shape (items,), or None where it is 1 for all (γ = 1). w_x / p_x as above; 0 for
-            an item without training pairs, which no batch of pairs can reach.
-        cumulative: float64, shape (items,), or None where γ = 1. The running sum of w_x.
+        importance: float32, shape (items,), w_x / p_x; 0 for an item without training pairs. None for γ = 1,
+            where it is 1.
+        cumulative: float64, shape (items,), the running sum of w_x; None for γ = 1.
     """
 
     pair_items: Tensor
@@ -42,7 +34,7 @@ class Population:
     cumulative: np.ndarray | None
 
     def to(self, device: torch.device) -> Population:
-        """The same population on a device: members are drawn on the host, and go there."""
+        """The same population on a device. Drawing stays on the host."""
         importance = None if self.importance is None else self.importance.to(device)
         return Population(
             self.pair_items.to(device), self.item_weights.to(device), importance, self.cumulative
@@ -54,47 +46,40 @@ class Population:
         return self.item_weights.nonzero().squeeze(1)
 
     def choose(self, random: np.random.Generator, size: int) -> np.ndarray:
-        """Draw x ~ w with replacement, on the host; `members` says what was drawn.
+        """Draw with replacement, on the host.
 
         Returns:
-            int64, shape (size,): training pairs i ~ Uniform(n), as in Algorithms 1 and 2, where γ = 1; items
-            elsewhere.
+            int64, shape (size,): training pairs i ~ Uniform(n) for γ = 1 (Algorithms 1 and 2), else items
+            x ~ w. `members` gives the items of either.
         """
         if self.cumulative is None:
             return random.integers(len(self.pair_items), size=size)
-        # The inverse of the distribution function; the last entry is 1 only up to rounding.
-        reached = random.random(size) * self.cumulative[-1]
-        chosen: np.ndarray = np.searchsorted(self.cumulative, reached, side="right")
+        # Inverse transform sampling; the last entry is 1 only up to rounding.
+        uniform = random.random(size) * self.cumulative[-1]
+        chosen: np.ndarray = np.searchsorted(self.cumulative, uniform, side="right")
         return chosen
 
     def members(self, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What `choose` drew: items, int64, and where γ = 1 the training pairs that they were drawn through.
+        """The items that `choose` drew, int64, and for γ = 1 their training pairs.
 
         Args:
-            chosen: int64, shape (size,), on the population's device.
+            chosen: int64, shape (size,), on the device of the population.
         """
         if self.cumulative is None:
             return self.pair_items[chosen].long(), chosen
         return chosen, None
 
     def draw(self, random: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
-        """Draw items x ~ w with replacement.
-
-        Returns:
-            `members` of what `choose` draws, both of shape (size,).
-        """
+        """Draw items x ~ w with replacement: `members` of `choose`, both of shape (size,)."""
         return self.members(torch.from_numpy(self.choose(random, size)).to(self.pair_items.device))
 
 
 def make_population(pair_items: Tensor, items: int, gamma: float) -> Population:
-    """Make the population of one side from its column of the training pairs.
-
-    An item without any training pair gets no gradient from observed pairs, so weighing it would bias the
-    gravity term: its weight is 0 for every γ.
+    """Make the population of one side. An item without a training pair has weight 0 for every γ.
 
     Args:
-        pair_items: integers, shape (n,). This side's item in each training pair.
-        items: how many items the side has.
+        pair_items: integers, shape (n,), the item of each training pair.
+        items: number of items of the side.
         gamma: γ in [0, 1].
 
     Raises:

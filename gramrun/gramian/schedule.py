@@ -1,12 +1,8 @@
-"""The Gramian learning rate α_t as a function of the step t = 1, 2, ...
+"""The Gramian learning rate α_t at step t = 1, 2, ….
 
-The paper keeps α constant and names decaying rates as future work. Three forms:
-
-    constant      α_t = α
-    decaying      α_t = max(1/t, α): the plain mean of the first 1/α batches, then an exponential one.
-                  α_1 = 1 leaves nothing of the zero start, so the estimate is unbiased on a standing
-                  trajectory from the first step on.
-    a table       α_t is the value of the greatest step ≤ t, e.g. {1: 1, 100: 0.1, 1000: 0.01}
+constant      α_t = α, as in the paper
+decaying      α_t = max(1/t, α): the plain mean of the first 1/α batches, then an exponential mean
+a table       α_t is the rate of the largest step ≤ t, e.g. {1: 1, 100: 0.1, 1000: 0.01}
 """
 
 from __future__ import annotations
@@ -23,10 +19,10 @@ class AlphaSchedule:
 
     Args:
         alpha: α in (0, 1].
-        form: ``constant``, ``decaying``, or a mapping from steps (the least is 1) to rates in (0, 1].
+        form: ``constant``, ``decaying``, or a mapping from steps (the first is 1) to rates in (0, 1].
 
     Raises:
-        ValueError: for a rate outside (0, 1] or a table that does not say what α_1 is.
+        ValueError: for a rate outside (0, 1] or a table that does not start at step 1.
 
     Example:
         >>> [AlphaSchedule(0.3, "decaying").at(step) for step in (1, 2, 3, 4)]

@@ -1,19 +1,11 @@
-"""The gravity term, and the surrogate whose gradient estimates the gravity's.
+"""The gravity term g, and the surrogate ĝ whose gradient estimates the gradient of g.
 
     g(θ)  = ⟨G_u, G_v⟩_F = (1/n²) sum_i sum_j ⟨u_i, v_j⟩²                        (paper, equation 5)
-    ĝ_i   = ⟨u_i, Ĝ_v u_i⟩ + ⟨v_i, Ĝ_u v_i⟩,   Ĝ held constant                   (paper, equation 8)
+    ĝ_i   = ⟨u_i, Ĝ_v u_i⟩ + ⟨v_i, Ĝ_u v_i⟩,   Ĝ constant                        (paper, equation 8)
 
-and with a low-rank prior p_ij = ⟨q_i, r_j⟩ (paper, Appendix C; H_u = (1/n) sum_i u_i ⊗ q_i, H_v with r_i),
-
-    g(θ)  = (1/n²) sum_i sum_j (⟨u_i, v_j⟩ − ⟨q_i, r_j⟩)² = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩
-    ĝ_i   = ⟨u_i, Ĝ_v u_i⟩ + ⟨v_i, Ĝ_u v_i⟩ − 2⟨u_i, Ĥ_v q_i⟩ − 2⟨v_i, Ĥ_u r_i⟩.
-
-If i is uniform, the estimates are unbiased and independent of i, then E ∇ĝ_i = ∇g (Propositions 1 and 6).
-
-Conventions, because the paper mixes two: g is the *mean* of the paper's g_i = ½[⟨u_i, G_v u_i⟩ +
-⟨v_i, G_u v_i⟩]; the surrogate carries no ½, because each of its terms sees only one of the two factors
-of the product ⟨G_u, G_v⟩ move. So the mean of ĝ_i at exact Gramians is 2 (g − ⟨G_q, G_r⟩), while its gradient
-is ∇g.
+With a low-rank prior p_ij = ⟨q_i, r_j⟩ (paper, Appendix C), ĝ_i gets − 2⟨u_i, Ĥ_v q_i⟩ − 2⟨v_i, Ĥ_u r_i⟩. If
+the estimates are unbiased and independent of i, then E ∇ĝ_i = ∇g (Propositions 1 and 6). Derivation, and why
+ĝ has no factor ½: docs/mathematics.md#the-surrogate.
 """
 
 from __future__ import annotations
@@ -36,13 +28,12 @@ def gravity(left_gramian: Tensor, right_gramian: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GravitySide:
-    """One side of a gradient batch, as the surrogate sees it.
+    """One side of a gradient batch.
 
     Attributes:
         embeddings: u, shape (B', k), requiring gradients.
-        importance: shape (B',), how much each item's term counts
-            (`gramrun.gramian.population.Population.importance`); None for 1.
-        prior: q, shape (B', rank), the items' vectors of the low-rank prior; None without one.
+        importance: shape (B',), the weight of each item's term (`Population.importance`); None for 1.
+        prior: q, shape (B', rank), the vectors of the low-rank prior; None without one.
     """
 
     embeddings: Tensor
@@ -63,13 +54,13 @@ def gravity_surrogate(
     Args:
         left: u, and q where there is a prior.
         right: v, and r where there is a prior.
-        left_gramian: Ĝ_u, shape (k, k), constant; it acts on the right embeddings.
-        right_gramian: Ĝ_v, shape (k, k), constant; it acts on the left embeddings.
-        left_cross: Ĥ_u, shape (k, rank), constant; needed where there is a prior.
-        right_cross: Ĥ_v, shape (k, rank), constant; needed where there is a prior.
+        left_gramian: Ĝ_u, shape (k, k), constant.
+        right_gramian: Ĝ_v, shape (k, k), constant.
+        left_cross: Ĥ_u, shape (k, rank), constant; required with a prior.
+        right_cross: Ĥ_v, shape (k, rank), constant; required with a prior.
 
     Example:
-        With exact Gramians of two pairs, its gradient is that of the mean of all four squared products.
+        With exact Gramians the gradient is that of the mean over all pairs.
 
         >>> import torch
         >>> u = torch.tensor([[1.0, 2.0], [0.0, 1.0]], requires_grad=True)

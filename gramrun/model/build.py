@@ -13,7 +13,7 @@ from gramrun.base.processes import ALONE, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import Side
 from gramrun.data.shards import PreparedCorpus
-from gramrun.gramian.outside import find_outside
+from gramrun.gramian.custom import find_custom
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.embedding import EMBED_CHUNK, embed_in_chunks
 from gramrun.model.learners import Learner, PlainLearner
@@ -181,4 +181,4 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus, watching: Sequence[Est
     check_device(config, choose_device(config.device))
     for section in (config.estimator, *watching):
         if ":" in section.name:
-            find_outside(section.name)
+            find_custom(section.name)

@@ -63,7 +63,7 @@ def test_the_online_sum_is_the_gramian_of_the_caches(name):
     trajectory = contracts.Trajectory(population, 2, steps=20, batch=4, seed=21)
     estimator = trajectory.start(listed.make(population, 2))
     for t in trajectory.steps:
-        trajectory.show(estimator, t)
+        trajectory.observe(estimator, t)
         expected = gramian_of_caches(estimator)
         torch.testing.assert_close(estimator.cache_moments, expected, atol=1e-5, rtol=0)
 
@@ -100,7 +100,7 @@ def test_caches_in_a_folder_are_the_same_bits_and_leave_no_file(entry, dtype, tm
     if maps.exists():
         assert str(tmp_path) in maps.read_text(encoding="utf-8")
     for t in trajectory.steps:
-        assert torch.equal(trajectory.show(memory, t), trajectory.show(folder, t))
+        assert torch.equal(trajectory.observe(memory, t), trajectory.observe(folder, t))
         assert torch.equal(memory.cache, folder.cache)
         assert list(tmp_path.iterdir()) == []
     del folder
@@ -221,7 +221,7 @@ def test_the_sum_is_made_anew_as_often_as_asked_and_never_by_default(make, rebui
     mended = set()
     for t in trajectory.steps:
         estimator.cache_moments += torch.eye(contracts.DIM)
-        trajectory.show(estimator, t)
+        trajectory.observe(estimator, t)
         if torch.allclose(estimator.cache_moments, gramian_of_caches(estimator), atol=1e-5):
             mended.add(t + 1)
     assert mended == rebuilt

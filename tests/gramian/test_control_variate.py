@@ -150,7 +150,7 @@ def test_control_variate_equals_its_literal_twin(source, project):
     trajectory.start(fast)
     got, moments, unbiased = [], [], []
     for t in trajectory.steps:
-        got.append(trajectory.show(fast, t))
+        got.append(trajectory.observe(fast, t))
         items = trajectory.drawn(t, t).items
         now, before = (
             reference.batch_moments(thetas[s][items], companions[items]) for s in (t, max(t - 1, 0))

@@ -70,7 +70,7 @@ def test_the_oracle_follows_the_trajectory_without_error():
     for t in trajectory.steps:
         companions = trajectory.companions.double()
         expected = definition(trajectory.theta[t].double(), 0.5, companions)
-        torch.testing.assert_close(trajectory.show(estimator, t).double(), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(trajectory.observe(estimator, t).double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_no_gramian_is_zero_and_asks_for_nothing():

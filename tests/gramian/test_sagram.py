@@ -123,7 +123,9 @@ def test_caches_per_item_and_per_pair_agree_where_each_item_has_one_pair(beta):
     trajectory.start(item)
     trajectory.start(pair)
     for t in trajectory.steps:
-        torch.testing.assert_close(trajectory.show(item, t), trajectory.show(pair, t), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(
+            trajectory.observe(item, t), trajectory.observe(pair, t), atol=1e-6, rtol=1e-5
+        )
         assert torch.equal(item.cache[column], pair.cache)
 
 
@@ -192,7 +194,7 @@ def test_companions_of_no_numbers_are_none(beta):
     arguments = {"embedding_dim": contracts.DIM, "population": population, "beta": beta}
     without, empty = (trajectory.start(make_estimator("sagram", **arguments)) for _ in range(2))
     for t in trajectory.steps:
-        expected = trajectory.show(without, t)
+        expected = trajectory.observe(without, t)
         empty.observe(replace(trajectory.drawn(t, t), companions=torch.zeros(4, 0)))
         assert torch.equal(empty.moments, expected)
 
