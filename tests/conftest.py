@@ -16,6 +16,8 @@ from gramrun import cli
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
+from gramrun.data.corpus import Corpus, SplitCorpus
+from gramrun.data.split import split_corpus
 
 # The first call of a compiled function takes as long as its compilation.
 settings.register_profile("gramrun", deadline=None)
@@ -24,21 +26,25 @@ settings.load_profile("gramrun")
 CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
 
-@pytest.fixture(scope="session")
-def corpus_path(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "synthetic"
-    corpus = synthetic.generate(
+def small_corpus() -> Corpus:
+    return synthetic.generate(
         left_items=120, right_items=80, pairs_per_left_item=12, rank=4, popularity_exponent=0.8, seed=0
     )
-    shards.write_corpus(
-        corpus, path, validation_fraction=0.2, split_seed=0, origin={"fingerprint": "", "verified": True}
-    )
+
+
+@pytest.fixture(scope="session")
+def corpus() -> SplitCorpus:
+    """The small corpus in memory."""
+    return split_corpus(small_corpus(), 0.2)
+
+
+@pytest.fixture(scope="session")
+def corpus_path(tmp_path_factory) -> Path:
+    """The small corpus as a prepared folder."""
+    path = tmp_path_factory.mktemp("corpus") / "synthetic"
+    origin = {"fingerprint": "", "verified": True}
+    shards.write_corpus(small_corpus(), path, validation_fraction=0.2, split_seed=0, origin=origin)
     return path
-
-
-@pytest.fixture
-def corpus(corpus_path):
-    return shards.open_corpus(corpus_path)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.sagram import SAGram
 from gramrun.training.trainer import Trainer
 
@@ -65,7 +65,7 @@ PAGES_MODEL = (
 )
 
 
-def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], PreparedCorpus]:
+def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], SplitCorpus]:
     """A workload's config file, further settings and corpus, which `folder` may hold."""
     if name == "pages":
         return None, PAGES_MODEL, pages_corpus(folder / "pages")
@@ -75,7 +75,7 @@ def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], Pre
 
 
 def contenders(
-    file: Path | None, settings: Sequence[str], corpus: PreparedCorpus, folder: Path
+    file: Path | None, settings: Sequence[str], corpus: SplitCorpus, folder: Path
 ) -> tuple[dict[str, Callable[[], object]], dict[str, int], dict[str, float]]:
     """A function that does one step for every estimator, the bytes of its state, and the time of a rebuild.
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Feature, Side, one_hot
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Corpus, Feature, Side, SplitCorpus, one_hot
 
 
 def pages_corpus(
@@ -19,7 +18,7 @@ def pages_corpus(
     links: int = 4_600_000,
     ngrams: int = 8300,
     categories: int = 6100,
-) -> PreparedCorpus:
+) -> SplitCorpus:
     """Write a corpus into `folder`, which must not exist; by default of the size of Simple Wikipedia.
 
     Both sides are the same pages with the same features (an id, 10 title n-grams and 4 categories a page), so

@@ -19,8 +19,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from gramrun.data.corpus import SplitCorpus
 from gramrun.data.index_stream import IndexStream
-from gramrun.data.shards import PreparedCorpus
 from gramrun.gramian.population import Population
 from gramrun.model import bags, compiled_learner
 from gramrun.model.compiled_learner import CompiledLearner
@@ -128,7 +128,7 @@ def parts_table(by_threads: Mapping[int, Mapping[str, float]], title: str) -> st
     return "\n".join(lines)
 
 
-def distinct_items(corpus: PreparedCorpus, sizes: tuple[int, ...] = (1024, 2048)) -> dict[int, float]:
+def distinct_items(corpus: SplitCorpus, sizes: tuple[int, ...] = (1024, 2048)) -> dict[int, float]:
     """How many distinct items a batch of so many pairs has, on average over both sides."""
     random = np.random.default_rng(0)
     columns = (np.asarray(corpus.train.left), np.asarray(corpus.train.right))

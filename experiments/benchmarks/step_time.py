@@ -43,7 +43,8 @@ from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.training.trainer import Trainer
 
 BARE, PLAIN, COMPILED = "bare products", "plain PyTorch", "compiled"
@@ -80,7 +81,7 @@ class PlainTower(nn.Module):
         return sum(inputs[1:], start=inputs[0]) if self.dense is None else self.dense(torch.cat(inputs, 1))
 
 
-def plain_steps(config: RunConfig, corpus: PreparedCorpus) -> Iterator[None]:
+def plain_steps(config: RunConfig, corpus: SplitCorpus) -> Iterator[None]:
     """The step that needs no library: one step each time it is asked."""
     sides = []
     for side in (corpus.left, corpus.right):
@@ -118,7 +119,7 @@ def plain_steps(config: RunConfig, corpus: PreparedCorpus) -> Iterator[None]:
         yield
 
 
-def products(config: RunConfig, corpus: PreparedCorpus) -> list[tuple[int, int, int]]:
+def products(config: RunConfig, corpus: SplitCorpus) -> list[tuple[int, int, int]]:
     """The matrix products of a step with a Gramian batch of its own: (rows, summed over, columns) each.
 
     Of both towers: forward on B, and its Gramian; forward on B', the product with the other Gramian, and the
@@ -159,7 +160,7 @@ def bare_steps(shapes: list[tuple[int, int, int]]) -> Iterator[None]:
         yield
 
 
-def trainers(config_file: Path, corpus: PreparedCorpus) -> dict[str, Trainer]:
+def trainers(config_file: Path, corpus: SplitCorpus) -> dict[str, Trainer]:
     """One of each engine, by name."""
     endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000")
     return {
@@ -213,7 +214,7 @@ def compile_dense(
     return dict(measure(steppers, rounds).to_dict(orient="list"))
 
 
-def report(name: str, corpus: PreparedCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:
+def report(name: str, corpus: SplitCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:
     """Time a workload with each number of threads: its tables, and the numbers in them."""
     file = CONFIGS[name]
     found = {t: apart(time_workload, file, corpus.path, t, rounds) for t in threads}

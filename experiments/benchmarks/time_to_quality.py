@@ -30,7 +30,8 @@ from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baseline_run import implicit_als
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.training.trainer import Trainer
@@ -44,12 +45,12 @@ LEVELS = (0.20, 0.22, 0.24, 0.26, 0.28)
 Curve = list[tuple[float, float]]  # seconds of training, and the validation MAP@10 then
 
 
-def quality(left: Tensor, right: Tensor, corpus: PreparedCorpus, settings: EvaluationSection) -> float:
+def quality(left: Tensor, right: Tensor, corpus: SplitCorpus, settings: EvaluationSection) -> float:
     """The validation MAP@10 of two tables of embeddings."""
     return float(evaluate_embeddings(left, right, corpus, "validation", settings)["map@10"])
 
 
-def gramrun_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str], seed: int) -> Curve:
+def gramrun_curve(config: Path, corpus: SplitCorpus, settings: Sequence[str], seed: int) -> Curve:
     """Train as a config says, evaluating on the way."""
     chosen = [f"data.path={corpus.path}", *settings, f"train.seed={seed}"]
     run = load_config(RunConfig, config, chosen)
@@ -64,7 +65,7 @@ def gramrun_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str],
     return curve
 
 
-def implicit_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str], seed: int) -> Curve:
+def implicit_curve(config: Path, corpus: SplitCorpus, settings: Sequence[str], seed: int) -> Curve:
     """Fit implicit ALS as a config says, evaluating after each sweep."""
     chosen = [f"data.path={corpus.path}", *settings, f"baseline.seed={seed}"]
     run = load_config(BaselineConfig, config, chosen)
@@ -82,7 +83,7 @@ def implicit_curve(config: Path, corpus: PreparedCorpus, settings: Sequence[str]
     return curve
 
 
-METHODS: dict[str, Callable[[PreparedCorpus, Sequence[str], int], Curve]] = {
+METHODS: dict[str, Callable[[SplitCorpus, Sequence[str], int], Curve]] = {
     REFERENCE: lambda *arguments: implicit_curve(CONFIGS / "implicit-als.yaml", *arguments),
     "sampling": lambda *arguments: gramrun_curve(CONFIGS / "sampling.yaml", *arguments),
     "SOGram": lambda *arguments: gramrun_curve(CONFIGS / "sogram.yaml", *arguments),

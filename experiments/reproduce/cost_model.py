@@ -23,7 +23,7 @@ import numpy as np
 from experiments.benchmarks.step_time import products
 from gramrun.base.files import read_json
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 
 BENCH = Path(__file__).parents[2] / "results" / "reference" / "bench"
 _BENCH_NUMBERS = {"pages": 3072 * 2 * (3 * 50 + 256 + 64), "linear": 3072 * 4 * 35}
@@ -50,7 +50,7 @@ class CostModel:
     product: float
     ranking: float
 
-    def step(self, config: RunConfig, corpus: PreparedCorpus) -> float:
+    def step(self, config: RunConfig, corpus: SplitCorpus) -> float:
         """Seconds of one training step."""
         kind = "pages" if config.model.hidden else "linear"
         numbers = (2 * config.train.batch_size + config.estimator.gramian_batch_size) * _width(config, corpus)
@@ -69,14 +69,14 @@ class CostModel:
         like = [name for name in known if section.family.startswith(name.partition(" (")[0])]
         return known[max(like, key=len)] if like else 1.0
 
-    def embedding(self, config: RunConfig, corpus: PreparedCorpus, left: int, right: int) -> float:
+    def embedding(self, config: RunConfig, corpus: SplitCorpus, left: int, right: int) -> float:
         """Seconds to embed so many left and right items."""
         return sum(
             rows * sum(2 * a * b for a, b in itertools.pairwise(widths)) / self.rate
             for rows, widths in zip((left, right), _widths(config, corpus), strict=True)
         )
 
-    def evaluation(self, config: RunConfig, corpus: PreparedCorpus) -> float:
+    def evaluation(self, config: RunConfig, corpus: SplitCorpus) -> float:
         """Seconds of one evaluation of all its splits."""
         settings, k = config.evaluation, config.model.embedding_dim
         ranked = min(corpus.left.items, settings.left_items or corpus.left.items)
@@ -85,7 +85,7 @@ class CostModel:
         once = self.embedding(config, corpus, ranked, min(corpus.right.items, 2 * settings.candidates))
         return len(settings.splits) * (ranked * each + once)
 
-    def train(self, config: RunConfig, corpus: PreparedCorpus) -> float:
+    def train(self, config: RunConfig, corpus: SplitCorpus) -> float:
         """Seconds of ``gramrun train``."""
         steps, every = config.train.total_steps(len(corpus.train)), config.evaluation.every
         training = steps * self.step(config, corpus)
@@ -96,7 +96,7 @@ class CostModel:
             count = steps / interval if interval else 0
         return training + max(1.0, count) * self.evaluation(config, corpus)
 
-    def gram_error(self, config: RunConfig, corpus: PreparedCorpus) -> float:
+    def gram_error(self, config: RunConfig, corpus: SplitCorpus) -> float:
         """Seconds of ``gramrun gram-error``: the trajectory, each watcher's batch, and the true Gramians."""
         section, steps = config.gram_error, config.train.total_steps(len(corpus.train))
         watching = sum(
@@ -151,7 +151,7 @@ def _ratios(ms: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _widths(config: RunConfig, corpus: PreparedCorpus) -> list[list[int]]:
+def _widths(config: RunConfig, corpus: SplitCorpus) -> list[list[int]]:
     """The widths of both towers, from their inputs to the embedding; linear towers have no products."""
     model = config.model
     return [
@@ -160,7 +160,7 @@ def _widths(config: RunConfig, corpus: PreparedCorpus) -> list[list[int]]:
     ]
 
 
-def _width(config: RunConfig, corpus: PreparedCorpus) -> int:
+def _width(config: RunConfig, corpus: SplitCorpus) -> int:
     """Numbers that pass through both towers for one pair."""
     if config.model.hidden:
         return sum(map(sum, _widths(config, corpus)))

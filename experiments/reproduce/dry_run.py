@@ -28,7 +28,8 @@ from experiments.reproduce.paper_corpora import PAPER, RAW_BYTES, stand_in
 from experiments.reproduce.plans import Plan
 from gramrun.base.capacity import available_disk, in_words, size_text
 from gramrun.config import BaselineConfig, RunConfig
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.training.caches import cache_bytes
 from gramrun.training.host_memory import STATE_FLOATS, peak_memory
 from gramrun.training.objective import companion_dim
@@ -88,7 +89,7 @@ def _dataset(job: Job) -> str:
     return "" if isinstance(job, Script) else job.wanted().data.path.name
 
 
-def corpus_of(name: str) -> PreparedCorpus | None:
+def corpus_of(name: str) -> SplitCorpus | None:
     """A prepared corpus, or a stand-in of the paper's sizes, or None where neither is known."""
     folder = Path("data") / name
     if folder.is_dir():
@@ -96,7 +97,7 @@ def corpus_of(name: str) -> PreparedCorpus | None:
     return stand_in(name, PAPER[name]) if name in PAPER else None
 
 
-def predict(jobs: Iterable[Job], corpora: dict[str, PreparedCorpus | None]) -> Iterator[Prediction]:
+def predict(jobs: Iterable[Job], corpora: dict[str, SplitCorpus | None]) -> Iterator[Prediction]:
     """What each job takes.
 
     Args:
@@ -118,7 +119,7 @@ def predict(jobs: Iterable[Job], corpora: dict[str, PreparedCorpus | None]) -> I
 
 
 def predict_run(
-    task: Task, state: str, seconds: float | None, corpus: PreparedCorpus, model: cost_model.CostModel
+    task: Task, state: str, seconds: float | None, corpus: SplitCorpus, model: cost_model.CostModel
 ) -> Prediction:
     """What one run takes on a corpus or its stand-in.
 
@@ -163,7 +164,7 @@ def _without_ranking(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"evaluation": config.evaluation.model_copy(update=least)})
 
 
-def _table(name: str, found: Sequence[Prediction], corpus: PreparedCorpus | None) -> list[str]:
+def _table(name: str, found: Sequence[Prediction], corpus: SplitCorpus | None) -> list[str]:
     lines = ["", f"### {name or 'scripts'}", ""]
     if name:
         lines += [_describe(name, corpus), ""]
@@ -184,7 +185,7 @@ def _table(name: str, found: Sequence[Prediction], corpus: PreparedCorpus | None
     return lines
 
 
-def _describe(name: str, corpus: PreparedCorpus | None) -> str:
+def _describe(name: str, corpus: SplitCorpus | None) -> str:
     if corpus is None:
         return "Not prepared, and not one of the paper's: `gramrun prepare` it to predict what it takes."
     origin = "prepared" if (Path("data") / name).is_dir() else "not prepared: the paper's sizes"
@@ -194,7 +195,7 @@ def _describe(name: str, corpus: PreparedCorpus | None) -> str:
     )
 
 
-def shard_bytes(corpus: PreparedCorpus) -> int:
+def shard_bytes(corpus: SplitCorpus) -> int:
     """The size of a prepared corpus on disk."""
     return sum(int(file["bytes"]) for file in corpus.manifest["files"].values())
 
@@ -205,11 +206,11 @@ def _name(job: Job) -> str:
     return f"{job.command} {job.output.name.rpartition('-seed')[0]}"
 
 
-def _absent(corpora: dict[str, PreparedCorpus | None]) -> dict[str, PreparedCorpus | None]:
+def _absent(corpora: dict[str, SplitCorpus | None]) -> dict[str, SplitCorpus | None]:
     return {name: corpus for name, corpus in corpora.items() if not (Path("data") / name).is_dir()}
 
 
-def _raw_files(corpora: dict[str, PreparedCorpus | None]) -> list[str]:
+def _raw_files(corpora: dict[str, SplitCorpus | None]) -> list[str]:
     """What is to be downloaded and prepared before the first run."""
     lines = []
     for name, corpus in _absent(corpora).items():
@@ -225,7 +226,7 @@ def _raw_files(corpora: dict[str, PreparedCorpus | None]) -> list[str]:
     return ["", "### To be prepared", "", *lines] if lines else []
 
 
-def _totals(found: Sequence[Prediction], corpora: dict[str, PreparedCorpus | None]) -> list[str]:
+def _totals(found: Sequence[Prediction], corpora: dict[str, SplitCorpus | None]) -> list[str]:
     cores = os.cpu_count() or 1
     left = [p for p in found if p.state not in ("done", "failed")]
     failed = sum(p.state == "failed" for p in found)

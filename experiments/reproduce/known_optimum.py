@@ -55,8 +55,7 @@ from gramrun.base.provenance import provenance
 from gramrun.config import BaselineSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
-from gramrun.data.corpus import Corpus, Side
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Corpus, Side, SplitCorpus
 from gramrun.evaluation.baseline_run import exact_als_problem
 from gramrun.evaluation.baselines import exact_als
 from gramrun.model.build import embed_all
@@ -135,7 +134,7 @@ BASE = (
 )
 
 
-def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> PreparedCorpus:
+def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> SplitCorpus:
     """A planted corpus whose items have an id and nothing else, in `folder`, which must not exist.
 
     Left items keep a share of their links that differs from item to item, so that both sides have frequent
@@ -171,7 +170,7 @@ def one_hot_corpus(folder: Path, *, left_items: int, right_items: int) -> Prepar
     return shards.open_corpus(folder)
 
 
-def make_problem(config: RunConfig, corpus: PreparedCorpus) -> exact_als.Problem:
+def make_problem(config: RunConfig, corpus: SplitCorpus) -> exact_als.Problem:
     """F as `exact_als` knows it: from the training pairs and ``config.train``."""
     section = config.train
     weighted = BaselineSection(
@@ -188,7 +187,7 @@ def make_problem(config: RunConfig, corpus: PreparedCorpus) -> exact_als.Problem
     return replace(problem, prior=exact_als.Prior(prior.left.double(), prior.right.double()))
 
 
-def optimum(config: RunConfig, corpus: PreparedCorpus) -> float:
+def optimum(config: RunConfig, corpus: SplitCorpus) -> float:
     """F*, at which all starts of ALS must end.
 
     Raises:
@@ -200,20 +199,20 @@ def optimum(config: RunConfig, corpus: PreparedCorpus) -> float:
     return min(ends)
 
 
-def minimiser(config: RunConfig, corpus: PreparedCorpus, seed: int) -> exact_als.Sweep:
+def minimiser(config: RunConfig, corpus: SplitCorpus, seed: int) -> exact_als.Sweep:
     """Where ALS ends from one start."""
     problem, k = make_problem(config, corpus), config.model.embedding_dim
     *_, last = exact_als.fit(problem, embedding_dim=k, sweeps=10_000, tolerance=1e-10, seed=seed)
     return last
 
 
-def excess(trainer: Trainer, corpus: PreparedCorpus, problem: exact_als.Problem, best: float) -> float:
+def excess(trainer: Trainer, corpus: SplitCorpus, problem: exact_als.Problem, best: float) -> float:
     """F / F* − 1 under the current parameters."""
     left, right = embed_all(trainer.model, corpus)
     return exact_als.objective(problem, left.double(), right.double()) / best - 1
 
 
-def measure(config: RunConfig, corpus: PreparedCorpus, best: float) -> dict[str, float]:
+def measure(config: RunConfig, corpus: SplitCorpus, best: float) -> dict[str, float]:
     """Train once; return the first epoch within `REACHED` of F* (or NaN) and the excess at the end."""
     problem = make_problem(config, corpus)
     trainer = Trainer(config, corpus)
@@ -228,9 +227,7 @@ def measure(config: RunConfig, corpus: PreparedCorpus, best: float) -> dict[str,
     return {"epoch": epoch, "excess": end}
 
 
-def make_config(
-    corpus: PreparedCorpus, estimator: Sequence[str], setting: Setting, *others: str
-) -> RunConfig:
+def make_config(corpus: SplitCorpus, estimator: Sequence[str], setting: Setting, *others: str) -> RunConfig:
     """The configuration of one run; `estimator` holds settings of that section."""
     chosen = [f"estimator.{override}" for override in estimator]
     fixed = (f"data.path={corpus.path}", f"train.epochs={EPOCHS}", *BASE)
@@ -252,7 +249,7 @@ def possible(estimator: Sequence[str], setting: Setting) -> bool:
 
 
 def rows(
-    corpus: PreparedCorpus, settings: Sequence[Setting], estimators: Sequence[str], seeds: int, *others: str
+    corpus: SplitCorpus, settings: Sequence[Setting], estimators: Sequence[str], seeds: int, *others: str
 ) -> Iterator[dict[str, Any]]:
     """What every possible run of a grid measured.
 

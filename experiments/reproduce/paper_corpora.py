@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gramrun.data.corpus import Feature, Side
-from gramrun.data.shards import Pairs, PreparedCorpus
+from gramrun.data.corpus import Feature, Pairs, Side, SplitCorpus
 
 _HEADER = 128  # bytes of a .npy file before its numbers
 _KEY = 22  # bytes of a vocabulary's row on disk, as measured on a made wiki
@@ -142,7 +141,7 @@ def file_bytes(sizes: CorpusSizes) -> dict[str, int]:
     return files
 
 
-def stand_in(name: str, sizes: CorpusSizes) -> PreparedCorpus:
+def stand_in(name: str, sizes: CorpusSizes) -> SplitCorpus:
     """A corpus without contents, for what reads its sizes only."""
     nothing = np.zeros(0, dtype=np.int32)
 
@@ -158,7 +157,7 @@ def stand_in(name: str, sizes: CorpusSizes) -> PreparedCorpus:
     def even(items: int) -> np.ndarray:
         return np.broadcast_to(np.float64(sizes.train_pairs / items), (items,))
 
-    return PreparedCorpus(
+    return SplitCorpus(
         path=Path("data") / name,
         manifest={"name": name, "files": {f: {"bytes": size} for f, size in file_bytes(sizes).items()}},
         left=side(sizes.left_items, sizes.left),

@@ -26,8 +26,7 @@ import torch
 from gramrun.base.compiled import compiled
 from gramrun.config import EvaluationSection
 from gramrun.data import shards, split
-from gramrun.data.corpus import Corpus, Side, one_hot
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Corpus, Side, SplitCorpus, one_hot
 from gramrun.evaluation.protocol import measure, ranking_task
 
 VALIDATION_FRACTION = 0.1  # as of the paper's Wikipedias
@@ -194,7 +193,7 @@ def prepare(planted: Planted, folder: Path, *, tuning: bool = False) -> None:
     shards.write_corpus(corpus, folder, validation_fraction=fraction, split_seed=seed, origin=origin)
 
 
-def optimum(planted: Planted, corpus: PreparedCorpus, settings: EvaluationSection) -> float:
+def optimum(planted: Planted, corpus: SplitCorpus, settings: EvaluationSection) -> float:
     """Validation MAP@10 of the ranking by P(y | x): same left items, candidates and rules as a model's."""
     truth = plant(planted)
     task = ranking_task(corpus, "validation", settings)

@@ -25,7 +25,8 @@ from experiments.reproduce.scheduler import gramrun
 from gramrun.base.files import write_text
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.model.build import embed_all
 from gramrun.training.trainer import Trainer
@@ -35,7 +36,7 @@ SEEDS = (0, 1, 2)
 EARLY = 100  # steps after which the drift of the dense layer is looked at
 
 
-def measure(config: RunConfig, corpus: PreparedCorpus) -> dict[str, float]:
+def measure(config: RunConfig, corpus: SplitCorpus) -> dict[str, float]:
     """Train once; return what the module's docstring lists."""
     trainer = Trainer(config, corpus)
     layer = trainer.model.right.hidden[0]

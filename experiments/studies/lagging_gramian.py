@@ -25,7 +25,8 @@ from experiments.reproduce.scheduler import gramrun
 from gramrun.base.files import write_text
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.gramian.exact import relative_error
 from gramrun.model.build import embed_all
@@ -43,7 +44,7 @@ LAG = 50  # steps between the Gramians that are compared
 STEPS = 1500
 
 
-def measure(config: RunConfig, corpus: PreparedCorpus) -> dict[str, float]:
+def measure(config: RunConfig, corpus: SplitCorpus) -> dict[str, float]:
     """Train once; return what the module's docstring lists."""
     trainer = Trainer(config, corpus)
     previous, cosines, errors = None, [], []

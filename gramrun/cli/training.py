@@ -21,7 +21,7 @@ from gramrun.cli.options import (
 if TYPE_CHECKING:
     from gramrun.base.processes import Processes
     from gramrun.config import RunConfig
-    from gramrun.data.shards import PreparedCorpus
+    from gramrun.data.corpus import SplitCorpus
 
 
 def train(
@@ -75,7 +75,7 @@ def train(
 
 
 def _rehearse(
-    config: RunConfig, corpus: PreparedCorpus, processes: Processes, path: Path, *, as_json: bool
+    config: RunConfig, corpus: SplitCorpus, processes: Processes, path: Path, *, as_json: bool
 ) -> None:
     """Check and say what a run would be and need."""
     from gramrun.config.loading import dump_config

@@ -1,17 +1,16 @@
-"""Arrays and tables written to files, hashed as files and as contents on the way: nothing is read back.
+"""What a split corpus holds, as arrays and tables by name: its hash, its manifest entries, and its files.
 
-Arrays come in pieces, so that an array that is made of others, such as the pairs of one split, is never in
-memory as a whole.
+Arrays are read in pieces, so that the pairs of one split, which are a masked column of the corpus, are never
+copied as a whole.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -19,90 +18,159 @@ import pandas as pd
 
 from gramrun.base.files import sha256_of
 from gramrun.data.background import in_background
+from gramrun.data.corpus import Corpus, Side
 
 _PIECE = 1 << 22  # values at once
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """A one-dimensional array, piece by piece.
+class Column:
+    """A one-dimensional array, or the values that a mask selects, read piece by piece."""
 
-    Attributes:
-        dtype: of the values.
-        length: how many there are.
-        pieces: gives them in order, as contiguous arrays.
-    """
+    values: np.ndarray
+    mask: np.ndarray | None = None
 
-    dtype: np.dtype[Any]
-    length: int
-    pieces: Callable[[], Iterator[np.ndarray]]
+    def __len__(self) -> int:
+        return len(self.values) if self.mask is None else int(np.count_nonzero(self.mask))
 
-    @classmethod
-    def of(cls, values: np.ndarray, chosen: np.ndarray | None = None) -> Pieces:
-        """An array, or what a mask of the same shape chooses of it."""
+    def array(self) -> np.ndarray:
+        """The whole column."""
+        return self.values if self.mask is None else self.values[self.mask]
 
-        def pieces() -> Iterator[np.ndarray]:
-            for start in range(0, len(values), _PIECE):
-                piece = values[start : start + _PIECE]
-                yield np.ascontiguousarray(piece if chosen is None else piece[chosen[start : start + _PIECE]])
-
-        return cls(values.dtype, len(values) if chosen is None else int(np.count_nonzero(chosen)), pieces)
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Contiguous arrays whose concatenation is the column."""
+        for start in range(0, len(self.values), _PIECE):
+            piece = self.values[start : start + _PIECE]
+            if self.mask is not None:
+                piece = piece[self.mask[start : start + _PIECE]]
+            yield np.ascontiguousarray(piece)
 
 
-class ContentWriter:
-    """Writes arrays, then tables, each in ascending order of their names, and hashes what they say.
-
-    The content hash is a SHA-256 over names, dtypes, shapes and values, independent of file formats and
-    their versions.
+def columns_of(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Column]:
+    """Every array of a split corpus, by file name, in the order of names.
 
     Args:
-        folder: where the files go; its folders must be there.
-
-    Attributes:
-        files: size (``bytes``) and ``sha256`` of each file, by name.
+        corpus: the corpus.
+        in_validation: bool, shape (n,). True for validation pairs.
     """
+    pairs = {"left": corpus.pair_left, "right": corpus.pair_right}
+    if corpus.target is not None:
+        pairs["target"] = corpus.target
+    in_train = ~in_validation
+    columns = {
+        f"pairs/{split}_{name}.npy": Column(values, mask)
+        for split, mask in (("train", in_train), ("validation", in_validation))
+        for name, values in pairs.items()
+    }
+    for name, side in (("left", corpus.left), ("right", corpus.right)):
+        columns[f"{name}/frequency.npy"] = Column(_frequency(columns[f"pairs/train_{name}.npy"], side.items))
+        for feature in side.features:
+            columns[f"{name}/{feature.name}.offsets.npy"] = Column(feature.offsets)
+            columns[f"{name}/{feature.name}.indices.npy"] = Column(feature.indices)
+    return dict(sorted(columns.items()))
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._content = hashlib.sha256()
-        self._pool = ThreadPoolExecutor(1)
-        self.files: dict[str, dict[str, Any]] = {}
 
-    def __enter__(self) -> ContentWriter:
-        return self
+def _frequency(column: Column, items: int) -> np.ndarray:
+    """How often each of 0 … items − 1 occurs: int32, shape (items,)."""
+    counts = np.zeros(items, dtype=np.int64)
+    for piece in column.pieces():
+        counts += np.bincount(piece, minlength=items)
+    return counts.astype(np.int32)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def array(self, name: str, array: Pieces) -> None:
-        """Write ``.npy`` (version 1.0)."""
-        header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
-        digest, size = hashlib.sha256(), 0
-        self._content.update(f"{name} {array.dtype.str} {(array.length,)}\n".encode())
-        with (self._folder / name).open("w+b") as file:
-            np.lib.format.write_array_header_1_0(file, {**header, "shape": (array.length,)})
-            size = file.tell()
-            file.seek(0)
-            digest.update(file.read())
-            for piece in in_background(array.pieces()):
-                data = memoryview(piece.view(np.uint8))  # type: ignore[arg-type]
-                hashed = self._pool.submit(self._content.update, data)
-                file.write(data)
-                digest.update(data)
-                size += len(data)
-                hashed.result()
-        self.files[name] = {"bytes": size, "sha256": digest.hexdigest()}
+def describe(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Any]:
+    """The manifest's entries about the corpus itself: name, sizes, counts, sides and vocabularies."""
+    validation_pairs = int(np.count_nonzero(in_validation))
+    return {
+        "name": corpus.name,
+        "corpus": {
+            "left_items": corpus.left.items,
+            "right_items": corpus.right.items,
+            "pairs": len(corpus.pair_left),
+            "train_pairs": len(in_validation) - validation_pairs,
+            "validation_pairs": validation_pairs,
+            **corpus.summary,
+        },
+        "counts": dict(corpus.counts),
+        "sides": {"left": _describe_side(corpus.left), "right": _describe_side(corpus.right)},
+        "vocabularies": {name: len(frame) for name, frame in corpus.vocabularies.items()},
+    }
 
-    def table(self, name: str, frame: pd.DataFrame, text: str) -> None:
-        """Write ``vocabularies/NAME.parquet``; what it says is `text`, its CSV."""
-        file = f"vocabularies/{name}.parquet"
-        self._content.update(f"{name}\n{text}".encode())
-        frame.to_parquet(self._folder / file, index=False)
-        path = self._folder / file
-        self.files[file] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
-    def content_hash(self) -> str:
-        """The hash of all that was written, as 64 hex digits."""
-        return self._content.hexdigest()
+def _describe_side(side: Side) -> dict[str, Any]:
+    features = [{"name": f.name, "vocabulary": f.vocabulary} for f in side.features]
+    return {"item": side.item, "items": side.items, "features": features}
+
+
+def content_hash(columns: Mapping[str, Column], vocabularies: Mapping[str, pd.DataFrame]) -> str:
+    """The SHA-256 over names, dtypes, shapes and values, as 64 hex digits; no file format enters.
+
+    Args:
+        columns: as `columns_of` returns them.
+        vocabularies: the frames by name.
+    """
+    content = hashlib.sha256()
+    for name, column in columns.items():
+        content.update(_array_title(name, column))
+        for piece in column.pieces():
+            content.update(_bytes(piece))
+    for name, frame in sorted(vocabularies.items()):
+        content.update(_table_content(name, frame))
+    return content.hexdigest()
+
+
+def write_content(
+    folder: Path, columns: Mapping[str, Column], vocabularies: Mapping[str, pd.DataFrame]
+) -> tuple[str, dict[str, Any]]:
+    """Write arrays as ``.npy`` and vocabularies as Parquet; nothing is read back for the hashes.
+
+    Args:
+        folder: an empty folder.
+        columns: as `columns_of` returns them.
+        vocabularies: the frames by name.
+
+    Returns:
+        `content_hash`, and of each file its size in ``bytes`` and its ``sha256``.
+    """
+    for name in ("left", "pairs", "right", "vocabularies"):
+        (folder / name).mkdir()
+    content = hashlib.sha256()
+    files: dict[str, Any] = {}
+    tables = sorted(vocabularies.items())
+    with ThreadPoolExecutor(1) as table_thread, ThreadPoolExecutor(1) as hash_thread:
+        table_contents = [table_thread.submit(_table_content, *table) for table in tables]
+        for name, column in columns.items():
+            content.update(_array_title(name, column))
+            digest = hashlib.sha256()
+            with (folder / name).open("w+b") as file:
+                descr = np.lib.format.dtype_to_descr(column.values.dtype)
+                header = {"descr": descr, "fortran_order": False, "shape": (len(column),)}
+                np.lib.format.write_array_header_1_0(file, header)
+                file.seek(0)
+                digest.update(file.read())
+                for piece in in_background(column.pieces()):
+                    data = _bytes(piece)
+                    hashed = hash_thread.submit(content.update, data)
+                    file.write(data)
+                    digest.update(data)
+                    hashed.result()
+                size = file.tell()
+            files[name] = {"bytes": size, "sha256": digest.hexdigest()}
+        for (name, frame), table_content in zip(tables, table_contents, strict=True):
+            content.update(table_content.result())
+            path = folder / "vocabularies" / f"{name}.parquet"
+            frame.to_parquet(path, index=False)
+            files[f"vocabularies/{name}.parquet"] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    return content.hexdigest(), files
+
+
+def _bytes(piece: np.ndarray) -> memoryview:
+    return memoryview(piece.view(np.uint8))  # type: ignore[arg-type]
+
+
+def _array_title(name: str, column: Column) -> bytes:
+    return f"{name} {column.values.dtype.str} {(len(column),)}\n".encode()
+
+
+def _table_content(name: str, frame: pd.DataFrame) -> bytes:
+    return f"{name}\n{frame.to_csv(index=False, lineterminator=chr(10))}".encode()

@@ -1,22 +1,21 @@
-"""What the manifest and the arrays of a prepared corpus must be, checked before compiled code reads them.
+"""Checks of a prepared corpus's manifest and arrays, before compiled code reads them.
 
-Checksums say that a folder is as it was written; they do not say that what was written is a corpus. A
-manifest that was edited, or made by other means, could name files elsewhere and arrays whose indices point
-outside of others, and compiled loops do not look.
+Checksums only show that a folder is as it was written. A manifest that was edited could still name files
+outside its folder, or arrays whose indices are out of range, and compiled loops do not check bounds.
 """
 
 from __future__ import annotations
 
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gramrun.base.errors import InputError
-from gramrun.data.corpus import Side
+from gramrun.data.corpus import SplitCorpus
 
 REMEDY = "prepare the corpus again with --force"
 # What numpy raises for a file that is no array, whatever its header says.
@@ -27,7 +26,7 @@ UNREADABLE = (
 
 
 def _inside(name: str) -> str:
-    """A file's name that cannot lead out of its folder."""
+    """Refuse a path that leads out of its folder."""
     path = PurePosixPath(name)
     if not name or path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
         raise ValueError("is no name of a file in this folder")
@@ -46,7 +45,7 @@ _Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(strict=True)  # "5" is no number; further keys are those of later versions
+    model_config = ConfigDict(strict=True)  # "5" is no number; unknown keys may come from later versions
 
 
 class _FileEntry(_Model):
@@ -81,17 +80,8 @@ class _Manifest(_Model):
     files: dict[_File, _FileEntry]
 
 
-class _Pairs(Protocol):
-    @property
-    def left(self) -> np.ndarray: ...
-    @property
-    def right(self) -> np.ndarray: ...
-    @property
-    def target(self) -> np.ndarray | None: ...
-
-
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that a manifest has all that is read of it, and names files of its own folder only.
+    """Check that a manifest has all keys that are read, and names files of its own folder only.
 
     Raises:
         InputError: names the first key that is missing or wrong.
@@ -108,80 +98,62 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
             if name not in checked.vocabularies:
                 raise InputError(f"{path}: damaged (no vocabulary {name}); {REMEDY}")
         if checked.vocabularies[side.item] != side.items:
-            raise InputError(f"{path}: damaged ({side.item}: as many items as keys are needed); {REMEDY}")
+            raise InputError(f"{path}: damaged ({side.item}: items and vocabulary differ); {REMEDY}")
 
 
 def load_array(path: Path) -> np.ndarray:
     """Memory-map one array copy-on-write, so that torch can share the memory without a copy.
 
     Raises:
-        InputError: the file holds no list of plain numbers.
+        InputError: the file holds no one-dimensional array of numbers.
     """
     try:
-        with np.errstate(over="raise"):  # a shape whose size in bytes is beyond all numbers
+        with np.errstate(over="raise"):  # a shape whose size in bytes overflows
             mapped = np.load(path, mmap_mode="c", allow_pickle=False)
     except UNREADABLE:
-        raise InputError(f"{path}: holds no array of numbers; {REMEDY}") from None
-    if not isinstance(mapped, np.ndarray):
-        raise InputError(f"{path}: holds no single array; {REMEDY}")
-    if mapped.ndim != 1:  # a single number has no length
-        raise InputError(f"{path}: holds {mapped.dtype} of shape {mapped.shape}, not a list; {REMEDY}")
+        mapped = None
+    if not isinstance(mapped, np.ndarray) or mapped.ndim != 1:
+        raise InputError(f"{path}: holds no array of numbers in one dimension; {REMEDY}")
     return mapped
 
 
-def check_sides(folder: Path, sides: Mapping[str, Side], vocabulary_sizes: Mapping[str, int]) -> None:
-    """Check that each feature has a bag for each item, and no value outside of its vocabulary.
+def check_arrays(folder: Path, corpus: SplitCorpus) -> None:
+    """Check the arrays of a prepared corpus against one another.
 
-    Args:
-        folder: of the corpus, for messages.
-        sides: ``left`` and ``right``.
-        vocabulary_sizes: rows of each vocabulary.
+    Each feature has a bag for each item and only values of its vocabulary, pairs are of existing items, and
+    frequencies count the training pairs.
 
     Raises:
         InputError: names the first array that is wrong.
     """
-    for name, side in sides.items():
-        for feature in side.features:
-            file = folder / name / f"{feature.name}.offsets.npy"
-            _check(file, feature.offsets, np.int64, side.items + 1)
-            steps = feature.offsets[1:] >= feature.offsets[:-1]
-            if feature.offsets[0] != 0 or not steps.all() or feature.offsets[-1] != len(feature.indices):
-                raise InputError(f"{file}: does not divide its indices into bags; {REMEDY}")
-            file = folder / name / f"{feature.name}.indices.npy"
-            _check(file, feature.indices, np.int32, len(feature.indices))
-            _check_range(file, feature.indices, vocabulary_sizes[feature.vocabulary])
-
-
-def check_pairs(
-    folder: Path, splits: Mapping[str, _Pairs], frequencies: Sequence[np.ndarray], items: tuple[int, int]
-) -> None:
-    """Check that all pairs are of items there are, and that frequencies count those of training.
-
-    Args:
-        folder: of the corpus, for messages.
-        splits: ``train`` and ``validation``.
-        frequencies: of the left and of the right items.
-        items: how many left and right items there are.
-
-    Raises:
-        InputError: names the first array that is wrong.
-    """
-    for split, pairs in splits.items():
-        for side, values, count in (("left", pairs.left, items[0]), ("right", pairs.right, items[1])):
-            file = folder / "pairs" / f"{split}_{side}.npy"
-            _check(file, values, np.int32, len(pairs.left))
-            _check_range(file, values, count)
-        if not len(pairs.left):
+    splits = (("train", corpus.train), ("validation", corpus.validation))
+    for split, pairs in splits:
+        if not len(pairs):
             raise InputError(f"{folder}: holds no {split} pairs; {REMEDY}")
         if pairs.target is not None:
             file = folder / "pairs" / f"{split}_target.npy"
-            _check(file, pairs.target, np.float32, len(pairs.left))
+            _check(file, pairs.target, np.float32, len(pairs))
             if not np.isfinite(pairs.target).all():
-                raise InputError(f"{file}: holds what is no finite number; {REMEDY}")
-    for side, frequency, count in zip(("left", "right"), frequencies, items, strict=True):
-        file = folder / side / "frequency.npy"
-        _check(file, frequency, np.int32, count)
-        if frequency.min(initial=0) < 0 or frequency.sum(dtype=np.int64) != len(splits["train"].left):
+                raise InputError(f"{file}: holds a number that is not finite; {REMEDY}")
+    sides = (("left", corpus.left, corpus.left_frequency), ("right", corpus.right, corpus.right_frequency))
+    for name, side, frequency in sides:
+        for feature in side.features:
+            file = folder / name / f"{feature.name}.offsets.npy"
+            _check(file, feature.offsets, np.int64, side.items + 1)
+            ascending = (feature.offsets[1:] >= feature.offsets[:-1]).all()
+            if feature.offsets[0] != 0 or not ascending or feature.offsets[-1] != len(feature.indices):
+                raise InputError(f"{file}: does not divide its indices into bags; {REMEDY}")
+            file = folder / name / f"{feature.name}.indices.npy"
+            _check(file, feature.indices, np.int32, len(feature.indices))
+            _check_range(file, feature.indices, corpus.vocabulary_sizes[feature.vocabulary])
+        for split, pairs in splits:
+            file = folder / "pairs" / f"{split}_{name}.npy"
+            values = getattr(pairs, name)
+            _check(file, values, np.int32, len(pairs))
+            _check_range(file, values, side.items)
+        file = folder / name / "frequency.npy"
+        _check(file, frequency, np.int32, side.items)
+        if frequency.min(initial=0) < 0 or frequency.sum(dtype=np.int64) != len(corpus.train):
             raise InputError(f"{file}: does not count the training pairs; {REMEDY}")
 
 
@@ -193,4 +165,4 @@ def _check(file: Path, values: np.ndarray, dtype: type, length: int) -> None:
 
 def _check_range(file: Path, values: np.ndarray, size: int) -> None:
     if len(values) and not (values.min() >= 0 and values.max() < size):
-        raise InputError(f"{file}: points outside of its {size:,} rows; {REMEDY}")
+        raise InputError(f"{file}: holds an index outside of 0 … {size - 1:,}; {REMEDY}")

@@ -7,13 +7,13 @@
     left/<feature>.indices.npy          int32
     vocabularies/<name>.parquet         row r describes index r; column ``key`` is the raw value
 
-A folder appears whole or not at all. `open_corpus` verifies every checksum before anything is used, so a
-damaged or half-copied shard is refused by name. That is a reading of every byte, which training does anyway.
+A folder appears whole or not at all. `open_corpus` verifies every checksum before it returns, so a damaged
+or half-copied file is refused by name. This reads every byte once, which training does anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,86 +25,40 @@ import pandas as pd
 from gramrun.base.errors import InputError
 from gramrun.base.files import check_recorded, new_folder, read_json, write_json
 from gramrun.base.schema import check_schema
-from gramrun.data.content import ContentWriter, Pieces
-from gramrun.data.corpus import Corpus, Feature, Side
-from gramrun.data.manifest import REMEDY, UNREADABLE, check_manifest, check_pairs, check_sides, load_array
-from gramrun.data.sparse_rows import count_values
-from gramrun.data.split import split_corpus
+from gramrun.data.content import columns_of, describe, write_content
+from gramrun.data.corpus import Corpus, Feature, Pairs, Side, SplitCorpus
+from gramrun.data.manifest import REMEDY, UNREADABLE, check_arrays, check_manifest, load_array
+from gramrun.data.split import split_mask
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 
-_THREADS = 4  # that compute checksums; they do not hold Python's lock
+_THREADS = 4  # for checksums; hashlib releases Python's lock
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """One split's pairs.
+class _VocabularyFiles(Mapping[str, pd.DataFrame]):
+    """The vocabularies of a prepared corpus; each access reads a Parquet file."""
 
-    Attributes:
-        left, right: int32, shape (n,). Sorted by (left, right).
-        target: float32, shape (n,), or None where every pair counts as 1.
-    """
+    folder: Path
+    sizes: Mapping[str, int]
 
-    left: np.ndarray
-    right: np.ndarray
-    target: np.ndarray | None
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-
-@dataclass(frozen=True)
-class PreparedCorpus:
-    """A corpus opened from its shards; arrays are memory-mapped copy-on-write.
-
-    Attributes:
-        path: the folder.
-        manifest: the parsed ``manifest.json``.
-        left, right: the sides with their CSR features.
-        vocabulary_sizes: rows of each vocabulary.
-        train, validation: the pairs of each split.
-        left_frequency, right_frequency: int32, shape (items,). Training pairs of each item.
-    """
-
-    path: Path
-    manifest: Mapping[str, Any]
-    left: Side
-    right: Side
-    vocabulary_sizes: Mapping[str, int]
-    train: Pairs
-    validation: Pairs
-    left_frequency: np.ndarray
-    right_frequency: np.ndarray
-
-    @property
-    def name(self) -> str:
-        """The corpus's name, such as ``movielens-1m``."""
-        return str(self.manifest["name"])
-
-    @property
-    def content_hash(self) -> str:
-        """A hash of all shards' contents: equal corpora have equal hashes on every machine."""
-        return str(self.manifest["content_hash"])
-
-    def pairs(self, split: str) -> Pairs:
-        """The pairs of ``train`` or ``validation``."""
-        return {"train": self.train, "validation": self.validation}[split]
-
-    def vocabulary(self, name: str) -> pd.DataFrame:
-        """Read one vocabulary; its first column is ``key``.
-
-        Raises:
-            InputError: the file does not hold it.
-        """
-        file = self.path / "vocabularies" / f"{name}.parquet"
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        file = self.folder / "vocabularies" / f"{name}.parquet"
+        rows = self.sizes[name]
         try:
             frame = pd.read_parquet(file)
         except UNREADABLE:
             frame = pd.DataFrame()
-        if "key" not in frame or len(frame) != self.vocabulary_sizes.get(name):
+        if "key" not in frame or len(frame) != rows:
             raise InputError(f"{file}: does not hold the vocabulary; {REMEDY}")
         return frame
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
 
 def write_corpus(
@@ -118,12 +72,12 @@ def write_corpus(
     """Split a corpus and write its shards, replacing `folder`.
 
     Args:
-        corpus: what to write.
-        folder: where; it appears whole or not at all.
+        corpus: the corpus.
+        folder: the destination; it appears whole or not at all.
         validation_fraction: the expected share of validation pairs.
         split_seed: of the split.
-        origin: provenance for the manifest (source, input checksums, config, parser version); it must
-            hold a ``fingerprint`` that changes when any of them does.
+        origin: provenance for the manifest (source, input checksums, config, parser version); its
+            ``fingerprint`` changes when any of them does.
 
     Returns:
         The manifest.
@@ -132,74 +86,19 @@ def write_corpus(
         InputError: when a split would be empty.
         RunError: when the folder cannot be written.
     """
-    in_validation = split_corpus(corpus, validation_fraction, split_seed)
+    in_validation = split_mask(corpus, validation_fraction, split_seed)
     with new_folder(folder) as temporary:
-        content, files = _write_files(corpus, in_validation, temporary)
+        columns = columns_of(corpus, in_validation)
+        content, files = write_content(temporary, columns, corpus.vocabularies)
         manifest = {
             "schema_version": SCHEMA_VERSION,
-            "name": corpus.name,
-            "corpus": {
-                "left_items": corpus.left.items,
-                "right_items": corpus.right.items,
-                "pairs": len(corpus.pair_left),
-                "train_pairs": int(len(in_validation) - np.count_nonzero(in_validation)),
-                "validation_pairs": int(np.count_nonzero(in_validation)),
-                **corpus.summary,
-            },
-            "counts": dict(corpus.counts),
-            "sides": {"left": _describe_side(corpus.left), "right": _describe_side(corpus.right)},
-            "vocabularies": {name: len(frame) for name, frame in corpus.vocabularies.items()},
+            **describe(corpus, in_validation),
             "content_hash": content,
             "origin": dict(origin),
             "files": files,
         }
         write_json(temporary / MANIFEST, manifest)
     return manifest
-
-
-def _write_files(corpus: Corpus, in_validation: np.ndarray, folder: Path) -> tuple[str, dict[str, Any]]:
-    """Write everything but the manifest; return the hash of the contents, and size and SHA-256 by file."""
-    for name in ("left", "pairs", "right", "vocabularies"):
-        (folder / name).mkdir()
-    tables = sorted(corpus.vocabularies.items())
-    with ContentWriter(folder) as writer, ThreadPoolExecutor(1) as pool:
-        texts = [pool.submit(_csv, frame) for _, frame in tables]
-        for name, array in sorted(_arrays(corpus, in_validation).items()):
-            writer.array(name, array)
-        for (name, frame), text in zip(tables, texts, strict=True):
-            writer.table(name, frame, text.result())
-        return writer.content_hash(), writer.files
-
-
-def _csv(frame: pd.DataFrame) -> str:
-    return frame.to_csv(index=False, lineterminator="\n")
-
-
-def _arrays(corpus: Corpus, in_validation: np.ndarray) -> dict[str, Pieces]:
-    """Each array, by file name."""
-    arrays = {}
-    columns = {"left": corpus.pair_left, "right": corpus.pair_right}
-    if corpus.target is not None:
-        columns["target"] = corpus.target
-    in_train = ~in_validation
-    for split, chosen in (("train", in_train), ("validation", in_validation)):
-        for name, values in columns.items():
-            arrays[f"pairs/{split}_{name}.npy"] = Pieces.of(values, chosen)
-    for name, side in (("left", corpus.left), ("right", corpus.right)):
-        frequency = count_values(columns[name], side.items, in_train)
-        arrays[f"{name}/frequency.npy"] = Pieces.of(frequency.astype(np.int32))
-        for feature in side.features:
-            arrays[f"{name}/{feature.name}.offsets.npy"] = Pieces.of(feature.offsets)
-            arrays[f"{name}/{feature.name}.indices.npy"] = Pieces.of(feature.indices)
-    return arrays
-
-
-def _describe_side(side: Side) -> dict[str, Any]:
-    return {
-        "item": side.item,
-        "items": side.items,
-        "features": [{"name": f.name, "vocabulary": f.vocabulary} for f in side.features],
-    }
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -209,11 +108,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         InputError: when there is none, it is damaged, or another schema version wrote it.
     """
     path = folder / MANIFEST
-    remedy = "run `gramrun prepare CORPUS --output DIR` first"
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no prepared corpus here; {remedy}")
     if not path.is_file():
-        raise InputError(f"{folder}: not a prepared corpus (no {MANIFEST}); {remedy}")
+        remedy = "run `gramrun prepare CORPUS --output DIR` first"
+        raise InputError(f"{folder}: no prepared corpus here (no {MANIFEST}); {remedy}")
     manifest = read_json(path, REMEDY)
     if "schema_version" not in manifest:
         raise InputError(f"{path}: damaged (no schema_version); {REMEDY}")
@@ -224,7 +121,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _command(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """The command that makes a prepared corpus again: the one that made it, if a command did."""
+    """The command that makes a prepared corpus again: the one in its manifest, if a command made it."""
     origin = manifest.get("origin")
     made = str(origin.get("command")) if isinstance(origin, Mapping) else ""
     _, command, arguments = made.partition(" prepare ")
@@ -237,7 +134,7 @@ def verify(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Check the size and SHA-256 of every file that the manifest lists.
 
     Raises:
-        InputError: naming the first file that is missing, cut short or changed.
+        InputError: names the first file that is missing, cut short or changed.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         checks = [
@@ -248,36 +145,37 @@ def verify(folder: Path, manifest: Mapping[str, Any]) -> None:
             check.result()
 
 
-def open_corpus(folder: Path) -> PreparedCorpus:
+def open_corpus(folder: Path) -> SplitCorpus:
     """Verify and memory-map a prepared corpus.
 
     Raises:
-        InputError: when the folder is no prepared corpus, a file in it is missing or damaged, or the folder
-            was replaced meanwhile.
+        InputError: when the folder is no prepared corpus, a file in it is missing or damaged, or another
+            process replaces the folder meanwhile.
     """
     manifest = read_manifest(folder)
     try:
         verify(folder, manifest)
         corpus = _mapped(folder, manifest)
+        check_arrays(folder, corpus)
     except InputError:
-        _check_is_there_still(folder, manifest)
+        _check_unchanged(folder, manifest)
         raise
-    _check_is_there_still(folder, manifest)
+    _check_unchanged(folder, manifest)
     return corpus
 
 
-def _check_is_there_still(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Folders are replaced whole: with this manifest there still, no file was of another corpus."""
+def _check_unchanged(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Folders are replaced whole, so an unchanged manifest means that all files belong together."""
     try:
         unchanged = read_manifest(folder) == manifest
-    except InputError:  # between two names
+    except InputError:  # between the two renames of a replacement
         unchanged = False
     if not unchanged:
         raise InputError(f"{folder}: was replaced while it was read; give the command again") from None
 
 
-def _mapped(folder: Path, manifest: Mapping[str, Any]) -> PreparedCorpus:
-    """A verified corpus, its arrays memory-mapped and checked against one another."""
+def _mapped(folder: Path, manifest: Mapping[str, Any]) -> SplitCorpus:
+    """Memory-map the arrays that the manifest lists."""
 
     def array(name: str) -> np.ndarray:
         if name not in manifest["files"]:
@@ -305,22 +203,15 @@ def _mapped(folder: Path, manifest: Mapping[str, Any]) -> PreparedCorpus:
             array(target) if target in manifest["files"] else None,
         )
 
-    corpus = PreparedCorpus(
-        path=folder,
-        manifest=manifest,
+    return SplitCorpus(
         left=side("left"),
         right=side("right"),
-        vocabulary_sizes=manifest["vocabularies"],
         train=pairs("train"),
         validation=pairs("validation"),
         left_frequency=array("left/frequency.npy"),
         right_frequency=array("right/frequency.npy"),
+        vocabularies=_VocabularyFiles(folder, manifest["vocabularies"]),
+        vocabulary_sizes=manifest["vocabularies"],
+        manifest=manifest,
+        path=folder,
     )
-    splits = {"train": corpus.train, "validation": corpus.validation}
-    frequencies, items = (
-        (corpus.left_frequency, corpus.right_frequency),
-        (corpus.left.items, corpus.right.items),
-    )
-    check_sides(folder, {"left": corpus.left, "right": corpus.right}, corpus.vocabulary_sizes)
-    check_pairs(folder, splits, frequencies, items)
-    return corpus

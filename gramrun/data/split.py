@@ -1,12 +1,12 @@
-"""The train/validation split: a hash of each pair decides, so nothing else can.
+"""The train/validation split: a hash of each pair decides.
 
 A pair goes to validation if hash(seed, left, right) < fraction · 2^64. The decision of one pair depends on
-no other pair, on no row order and on no thread; it costs a bit of memory and no sort. The validation share is
-binomial around `fraction` (for a million pairs, ± 0.04 percentage points) instead of exact.
+no other pair, on no row order and on no thread, and needs no sort. The validation share is binomial around
+`fraction` (for a million pairs, ± 0.04 percentage points) instead of exact.
 
-Hyper-parameters that were chosen on validation pairs fit these pairs. A *tuning corpus* is what to choose
-them on: the ordinary validation pairs are dropped (`without_validation`), and the training pairs are split
-once more under another seed (`tuning_seed`), with the same items under the same numbers.
+Hyper-parameters that were chosen on validation pairs fit these pairs. A *tuning corpus* avoids this: the
+validation pairs are dropped (`without_validation`), and the training pairs are split once more under another
+seed (`tuning_seed`), with the same items under the same numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,59 @@ import numpy as np
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.corpus import Corpus
+from gramrun.data.content import columns_of, content_hash, describe
+from gramrun.data.corpus import Corpus, Pairs, SplitCorpus
 
-SEEDS = 2**32  # users choose seeds below this
+SEEDS = 2**32  # seeds in configurations are below this
+
+
+def split_corpus(corpus: Corpus, fraction: float, seed: int = 0) -> SplitCorpus:
+    """Split a corpus in memory; equal to what `shards.write_corpus` and `shards.open_corpus` give.
+
+    Args:
+        corpus: the corpus.
+        fraction: the expected share of validation pairs, in (0, 1).
+        seed: of the split, below 2^64.
+
+    Raises:
+        InputError: when a split would be empty.
+    """
+    in_validation = split_mask(corpus, fraction, seed)
+    columns = columns_of(corpus, in_validation)
+
+    def pairs(split: str) -> Pairs:
+        left, right, target = (columns.get(f"pairs/{split}_{n}.npy") for n in ("left", "right", "target"))
+        assert left is not None and right is not None
+        return Pairs(left.array(), right.array(), target.array() if target else None)
+
+    described = describe(corpus, in_validation)
+    hashed = content_hash(columns, corpus.vocabularies)
+    return SplitCorpus(
+        left=corpus.left,
+        right=corpus.right,
+        train=pairs("train"),
+        validation=pairs("validation"),
+        left_frequency=columns["left/frequency.npy"].array(),
+        right_frequency=columns["right/frequency.npy"].array(),
+        vocabularies=corpus.vocabularies,
+        vocabulary_sizes=described["vocabularies"],
+        manifest={**described, "content_hash": hashed, "origin": {}, "files": {}},
+    )
+
+
+def split_mask(corpus: Corpus, fraction: float, seed: int) -> np.ndarray:
+    """`validation_mask` of a corpus's pairs: bool, shape (n,).
+
+    Raises:
+        InputError: when a split would be empty.
+    """
+    in_validation = validation_mask(corpus.pair_left, corpus.pair_right, fraction, seed)
+    if in_validation.all() or not in_validation.any():
+        raise InputError(
+            f"{corpus.name}: {len(in_validation)} pairs are too few for a validation share of "
+            f"{fraction:g}; both splits need at least one pair"
+        )
+    return in_validation
 
 
 def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: int) -> np.ndarray:
@@ -35,28 +85,13 @@ def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: 
         bool, shape (n,).
     """
     mask = np.empty(len(left), dtype=np.bool_)
-    mixed_seed = np.uint64(_splitmix64(np.uint64(seed)))  # a compiled function gives a Python int
+    mixed_seed = np.uint64(_splitmix64(np.uint64(seed)))  # a compiled function returns a Python int
     _decide(left, right, mixed_seed, np.uint64(int(fraction * 2**64)), mask)
     return mask
 
 
-def split_corpus(corpus: Corpus, fraction: float, seed: int) -> np.ndarray:
-    """`validation_mask` of a corpus's pairs, of which neither split may be empty: bool, shape (n,).
-
-    Raises:
-        InputError: when a split would be empty.
-    """
-    in_validation = validation_mask(corpus.pair_left, corpus.pair_right, fraction, seed)
-    if in_validation.all() or not in_validation.any():
-        raise InputError(
-            f"{corpus.name}: {len(in_validation)} pairs are too few for a validation share of "
-            f"{fraction:g}; both splits need at least one pair"
-        )
-    return in_validation
-
-
 def without_validation(corpus: Corpus, fraction: float, seed: int) -> Corpus:
-    """Drop the pairs that `split_corpus` sends to validation; items and features stay as they are.
+    """Drop the pairs that the split sends to validation; items and features stay as they are.
 
     Args:
         corpus: the whole corpus.
@@ -69,8 +104,9 @@ def without_validation(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     Raises:
         InputError: when a split would be empty.
     """
-    held_out = split_corpus(corpus, fraction, seed)
-    kept = len(held_out) - int(np.count_nonzero(held_out))
+    held_out = split_mask(corpus, fraction, seed)
+    dropped = int(np.count_nonzero(held_out))
+    kept = len(held_out) - dropped
     return replace(
         corpus,
         summary={name: kept if name == "links" else size for name, size in corpus.summary.items()},
@@ -78,12 +114,12 @@ def without_validation(corpus: Corpus, fraction: float, seed: int) -> Corpus:
         pair_left=corpus.pair_left[~held_out],
         pair_right=corpus.pair_right[~held_out],
         target=None if corpus.target is None else corpus.target[~held_out],
-        counts={**corpus.counts, "held_out_pairs_dropped": int(held_out.sum())},
+        counts={**corpus.counts, "held_out_pairs_dropped": dropped},
     )
 
 
 def tuning_seed(seed: int) -> int:
-    """The seed of the second split: one that no user can choose, so independent of every ordinary split."""
+    """The seed of a tuning corpus's second split; no configuration can choose it for an ordinary split."""
     return SEEDS + seed
 
 

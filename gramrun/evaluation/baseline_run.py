@@ -27,8 +27,8 @@ from gramrun.base.files import new_folder, write_json, write_text
 from gramrun.base.provenance import now
 from gramrun.config import BaselineConfig, BaselineSection
 from gramrun.config.loading import dump_config
+from gramrun.data.corpus import SplitCorpus
 from gramrun.data.manifest import UNREADABLE
-from gramrun.data.shards import PreparedCorpus
 from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.baselines.implicit_als import check_installed, fit_implicit_als
 from gramrun.evaluation.baselines.popularity import popularity_embeddings
@@ -55,7 +55,7 @@ class Fitted:
     records: list[dict[str, Any]]
 
 
-def fit_baseline(section: BaselineSection, corpus: PreparedCorpus) -> Fitted:
+def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
     """Fit the baseline that `section` names to the training pairs.
 
     Raises:
@@ -75,7 +75,7 @@ def fit_baseline(section: BaselineSection, corpus: PreparedCorpus) -> Fitted:
 
 def implicit_als(
     section: BaselineSection,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     after_sweep: Callable[[Tensor, Tensor], object] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Fit implicit ALS as `section` says on the training pairs of `corpus`.
@@ -105,7 +105,7 @@ def implicit_als(
     )
 
 
-def exact_als_problem(section: BaselineSection, corpus: PreparedCorpus) -> exact_als.Problem:
+def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_als.Problem:
     """The objective of exact ALS on the training pairs of `corpus`.
 
     Raises:
@@ -114,7 +114,7 @@ def exact_als_problem(section: BaselineSection, corpus: PreparedCorpus) -> exact
     train = corpus.train
     if section.target == "value" and train.target is None:
         raise ConfigError(
-            f"baseline.target is value, but the pairs of {corpus.path} carry no target; "
+            f"baseline.target is value, but the pairs of {corpus.place} carry no target; "
             "set baseline.target: one"
         )
     values = train.target if section.target == "value" and train.target is not None else np.ones(len(train))
@@ -130,7 +130,7 @@ def exact_als_problem(section: BaselineSection, corpus: PreparedCorpus) -> exact
     )
 
 
-def _fit_exact_als(section: BaselineSection, corpus: PreparedCorpus, started: float) -> Fitted:
+def _fit_exact_als(section: BaselineSection, corpus: SplitCorpus, started: float) -> Fitted:
     sweeps = exact_als.fit(
         exact_als_problem(section, corpus),
         embedding_dim=section.embedding_dim,
@@ -150,7 +150,7 @@ def _fit_exact_als(section: BaselineSection, corpus: PreparedCorpus, started: fl
 
 
 def run_baseline(
-    path: Path, config: BaselineConfig, corpus: PreparedCorpus, *, force: bool = False
+    path: Path, config: BaselineConfig, corpus: SplitCorpus, *, force: bool = False
 ) -> list[dict[str, Any]]:
     """Fit, measure on ``evaluation.splits`` and write a run directory.
 
@@ -195,7 +195,7 @@ def run_baseline(
 
 def evaluate_baseline(
     run: BaselineRun,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     split: str,
     *,
     candidates: int | None = None,
@@ -228,7 +228,7 @@ def sweeps_done(run: BaselineRun) -> int:
     return int(records[-1]["step"])
 
 
-def load_embeddings(run: BaselineRun, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
+def load_embeddings(run: BaselineRun, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     """The embeddings of a baseline: float32, shapes (left items, k) and (right items, k).
 
     Raises:

@@ -10,8 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gramrun.data.corpus import Side
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.evaluation.baseline_run import load_embeddings, sweeps_done
 from gramrun.evaluation.protocol import trained_model
 from gramrun.model.embedding import embed_in_chunks
@@ -36,7 +35,7 @@ class TrainedEmbeddings:
     """
 
     run: Run | BaselineRun
-    corpus: PreparedCorpus
+    corpus: SplitCorpus
     method: str
     step: int
     dim: int
@@ -65,8 +64,9 @@ class TrainedEmbeddings:
             yield self.rows(name, items)
 
 
-def vocabulary_file(corpus: PreparedCorpus, side: Side) -> Path:
+def vocabulary_file(corpus: SplitCorpus, side: Side) -> Path:
     """The Parquet file whose row i is item i of a side."""
+    assert corpus.path is not None, "runs keep the path of their corpus"
     return corpus.path / "vocabularies" / f"{side.item}.parquet"
 
 

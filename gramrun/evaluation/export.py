@@ -74,8 +74,9 @@ def export_embeddings(
 
 def _check_is_no_source(output: Path, trained: TrainedEmbeddings) -> None:
     """Not even --force may replace what the embeddings are made of."""
-    target = output.resolve()
-    if target == (trained.run.path / EMBEDDINGS).resolve() or trained.corpus.path.resolve() in target.parents:
+    target, corpus = output.resolve(), trained.corpus.path
+    in_corpus = corpus is not None and corpus.resolve() in target.parents
+    if in_corpus or target == (trained.run.path / EMBEDDINGS).resolve():
         raise InputError(f"{output}: belongs to the run or its corpus; choose another --output")
 
 

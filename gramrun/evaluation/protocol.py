@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection
-from gramrun.data.shards import Pairs, PreparedCorpus
+from gramrun.data.corpus import Pairs, SplitCorpus
 from gramrun.evaluation import metrics
 from gramrun.evaluation.baselines.popularity import popularity_embeddings
 from gramrun.evaluation.ranking import (
@@ -75,7 +75,7 @@ class RankingTask:
 
 
 def ranking_task(
-    corpus: PreparedCorpus, split: str, settings: EvaluationSection, *, full: bool = False
+    corpus: SplitCorpus, split: str, settings: EvaluationSection, *, full: bool = False
 ) -> RankingTask:
     """Choose left items and candidates; the settings' seed alone decides.
 
@@ -111,7 +111,7 @@ def ranking_task(
 def evaluate_embeddings(
     left_embeddings: Tensor,
     right_embeddings: Tensor,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     split: str,
     settings: EvaluationSection,
     *,
@@ -138,7 +138,7 @@ def evaluate_embeddings(
 @torch.no_grad()
 def evaluate_model(
     model: TwoTower,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     splits: Iterable[str],
     settings: EvaluationSection,
     *,
@@ -215,14 +215,14 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
 
 
 def evaluate_popularity(
-    corpus: PreparedCorpus, split: str, settings: EvaluationSection, *, full: bool = False
+    corpus: SplitCorpus, split: str, settings: EvaluationSection, *, full: bool = False
 ) -> dict[str, Any]:
     """Measure popularity, the baseline without any model, on the same candidates."""
     left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
     return evaluate_embeddings(left, right, corpus, split, settings, full=full)
 
 
-def trained_model(run: Run, corpus: PreparedCorpus) -> tuple[TwoTower, int]:
+def trained_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     """The model of a run's newest checkpoint, and the step that it was saved at.
 
     Raises:
@@ -243,7 +243,7 @@ def trained_model(run: Run, corpus: PreparedCorpus) -> tuple[TwoTower, int]:
 
 
 def evaluate_run(
-    run: Run, corpus: PreparedCorpus, split: str, *, candidates: int | None = None, full: bool = False
+    run: Run, corpus: SplitCorpus, split: str, *, candidates: int | None = None, full: bool = False
 ) -> dict[str, Any]:
     """Evaluate a run's newest checkpoint, with popularity beside it.
 
@@ -262,7 +262,7 @@ def evaluate_run(
 def evaluate_beside_popularity(
     left_embeddings: Tensor,
     right_embeddings: Tensor,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     split: str,
     settings: EvaluationSection,
     *,
@@ -274,7 +274,7 @@ def evaluate_beside_popularity(
 
 
 def _beside_popularity(
-    result: dict[str, Any], corpus: PreparedCorpus, settings: EvaluationSection, *, full: bool
+    result: dict[str, Any], corpus: SplitCorpus, settings: EvaluationSection, *, full: bool
 ) -> dict[str, Any]:
     popularity = evaluate_popularity(corpus, result["split"], settings, full=full)
     kept = ("map@10", "ci95", "map@10_relevant", "recall@10", "recall@100", "ndcg@10")

@@ -11,8 +11,7 @@ from torch import Tensor
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import ALONE, Processes
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.corpus import Side
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.gramian.custom import find_custom
 from gramrun.model.compiled_learner import CompiledLearner
 from gramrun.model.embedding import EMBED_CHUNK, embed_in_chunks
@@ -22,7 +21,7 @@ from gramrun.model.static_learner import StaticLearner
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
 
 
-def make_model(config: RunConfig, corpus: PreparedCorpus) -> TwoTower:
+def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
     """Make the towers that `config` describes over the features of `corpus`."""
     section = config.model
     shape = TowerShape(
@@ -141,14 +140,14 @@ def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALON
 
 
 @torch.no_grad()
-def embed_all(model: TwoTower, corpus: PreparedCorpus) -> tuple[Tensor, Tensor]:
+def embed_all(model: TwoTower, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     """Embed every item of both sides: (left items, k) and (right items, k)."""
     left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items, device=model.device))
     right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items, device=model.device))
     return left, right
 
 
-def check_fits(config: RunConfig, corpus: PreparedCorpus, watching: Sequence[EstimatorSection] = ()) -> None:
+def check_fits(config: RunConfig, corpus: SplitCorpus, watching: Sequence[EstimatorSection] = ()) -> None:
     """Check what only the corpus and the machine can tell.
 
     Args:
@@ -171,12 +170,12 @@ def check_fits(config: RunConfig, corpus: PreparedCorpus, watching: Sequence[Est
     ):
         if size > pairs:
             raise ConfigError(
-                f"{key} is {size}, but {corpus.path} has only {pairs:,} training "
+                f"{key} is {size}, but {corpus.place} has only {pairs:,} training "
                 f"{'pair' if pairs == 1 else 'pairs'}; set it to {pairs} or less"
             )
     if config.train.target == "value" and corpus.train.target is None:
         raise ConfigError(
-            f"train.target is value, but the pairs of {corpus.path} carry no target; set train.target: one"
+            f"train.target is value, but the pairs of {corpus.place} carry no target; set train.target: one"
         )
     check_device(config, choose_device(config.device))
     for section in (config.estimator, *watching):

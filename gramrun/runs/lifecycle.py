@@ -24,7 +24,8 @@ from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
 from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config.loading import config_hash, dump_config, load_config
-from gramrun.data.shards import PreparedCorpus, open_corpus
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
 from gramrun.runs.directory import (
     CHECKPOINTS,
     CONFIG,
@@ -130,7 +131,7 @@ def _unchanging(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"train": train, "log": LogSection()})
 
 
-def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> PreparedCorpus:
+def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> SplitCorpus:
     """The corpus of a run, from where it was or from where it is said to lie now.
 
     Raises:

@@ -8,13 +8,11 @@ from pathlib import Path
 from gramrun.base.capacity import check_room
 from gramrun.base.errors import ConfigError
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.cache import CACHE_DTYPES
 
 
-def cache_bytes(
-    config: RunConfig, section: EstimatorSection, corpus: PreparedCorpus, companion_dim: int
-) -> int:
+def cache_bytes(config: RunConfig, section: EstimatorSection, corpus: SplitCorpus, companion_dim: int) -> int:
     """What one estimator's caches occupy: an embedding and float32 companions for each entry of both sides.
 
     Args:
@@ -32,7 +30,7 @@ def cache_bytes(
 
 
 def check_caches(
-    config: RunConfig, sections: Sequence[EstimatorSection], corpus: PreparedCorpus, companion_dim: int
+    config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus, companion_dim: int
 ) -> None:
     """Check that the caches of these estimators fit into memory, or on the disks of their folders.
 

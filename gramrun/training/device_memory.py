@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from gramrun.config import RunConfig
-from gramrun.data.corpus import Side
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.model.build import learner_kind
 from gramrun.model.embedding import EMBED_CHUNK
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
@@ -70,7 +69,7 @@ class DeviceMemory:
 
 
 def device_memory(
-    config: RunConfig, corpus: PreparedCorpus, companion_dim: int, processes: int = 1
+    config: RunConfig, corpus: SplitCorpus, companion_dim: int, processes: int = 1
 ) -> DeviceMemory:
     """Predict what one process of ``gramrun train`` takes on its GPU.
 
@@ -104,7 +103,7 @@ def _longest_bags(side: Side) -> list[int]:
     return [int((feature.offsets[1:] - feature.offsets[:-1]).max()) for feature in side.features]
 
 
-def _data_bytes(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -> int:
+def _data_bytes(config: RunConfig, corpus: SplitCorpus, companion_dim: int) -> int:
     train = corpus.train
     total = companion_bytes(config, corpus, companion_dim) + train.left.nbytes + train.right.nbytes
     if config.train.target == "value" and train.target is not None:
@@ -117,7 +116,7 @@ def _data_bytes(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -
     return total
 
 
-def _static_bytes(config: RunConfig, corpus: PreparedCorpus, width: int) -> int:
+def _static_bytes(config: RunConfig, corpus: SplitCorpus, width: int) -> int:
     """What the padded bags of `gramrun.model.static_learner` take in the graphs of a step, each its own."""
     batch = config.train.batch_size
     embedded = max(config.estimator.gramian_batch_size, EMBED_CHUNK if config.estimator.cache_entry else 0)

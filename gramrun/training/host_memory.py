@@ -21,7 +21,7 @@ import psutil
 import torch
 
 from gramrun.config import RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.model.build import learner_kind
 from gramrun.training.caches import cache_bytes
@@ -83,7 +83,7 @@ CPU = torch.device("cpu")
 
 
 def peak_memory(
-    config: RunConfig, corpus: PreparedCorpus, companion_dim: int, device: torch.device = CPU
+    config: RunConfig, corpus: SplitCorpus, companion_dim: int, device: torch.device = CPU
 ) -> PeakMemory:
     """Predict the peak of ``gramrun train``.
 
@@ -127,28 +127,28 @@ def peak_memory(
     )
 
 
-def _weighted_items(config: RunConfig, corpus: PreparedCorpus) -> int:
+def _weighted_items(config: RunConfig, corpus: SplitCorpus) -> int:
     """Items of sides whose γ is not 1: 4 bytes of importance each, and 8 to draw by, always on the host."""
     gammas = ((corpus.left.items, config.train.gamma_left), (corpus.right.items, config.train.gamma_right))
     return sum(items for items, gamma in gammas if gamma != 1)
 
 
-def companion_bytes(config: RunConfig, corpus: PreparedCorpus, companion_dim: int) -> int:
+def companion_bytes(config: RunConfig, corpus: SplitCorpus, companion_dim: int) -> int:
     """The vectors of a prior."""
     items = corpus.left.items + corpus.right.items
     return 4 * companion_dim * items if config.train.prior.name != "none" else 0
 
 
-def table_rows(corpus: PreparedCorpus) -> int:
+def table_rows(corpus: SplitCorpus) -> int:
     """The rows of all feature tables."""
     return sum(corpus.vocabulary_sizes[name] for name in _vocabularies(corpus))
 
 
-def _vocabularies(corpus: PreparedCorpus) -> set[str]:
+def _vocabularies(corpus: SplitCorpus) -> set[str]:
     return {feature.vocabulary for side in (corpus.left, corpus.right) for feature in side.features}
 
 
-def count_parameters(config: RunConfig, corpus: PreparedCorpus) -> int:
+def count_parameters(config: RunConfig, corpus: SplitCorpus) -> int:
     """How many parameters the towers of `config` have on `corpus`, without making them."""
     model = config.model
     width = model.input_dim if model.hidden else model.embedding_dim
@@ -166,7 +166,7 @@ def layer_widths(config: RunConfig, features: int) -> list[int]:
     return [model.input_dim * features, *model.hidden, model.embedding_dim] if model.hidden else []
 
 
-def mapped_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def mapped_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """The size of the shards that a run reads: features, pairs, and targets where it has them."""
     unread = ["vocabularies/", "left/frequency", "right/frequency"]
     if "validation" not in config.evaluation.splits:
@@ -177,7 +177,7 @@ def mapped_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     return sum(file["bytes"] for name, file in files if not name.startswith(tuple(unread)))
 
 
-def step_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def step_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """Activations of both batches and both sides, and the gradients of one."""
     rows = 2 * config.train.batch_size + config.estimator.gramian_batch_size
     k = config.model.embedding_dim
@@ -185,7 +185,7 @@ def step_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
     return 2 * 4 * rows * numbers  # each width before and after its activation
 
 
-def start_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What the start of the caches holds beside them: a sum's chunk, and for pairs one side's embeddings."""
     if config.estimator.cache_entry is None:
         return 0
@@ -216,12 +216,12 @@ class _Ranked:
     part: int
 
 
-def evaluation_bytes(config: RunConfig, corpus: PreparedCorpus) -> int:
+def evaluation_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What `evaluate_model` holds at most, for all splits, with the model on the CPU."""
     return sum(evaluation_bytes_apart(config, corpus))
 
 
-def evaluation_bytes_apart(config: RunConfig, corpus: PreparedCorpus) -> tuple[int, int]:
+def evaluation_bytes_apart(config: RunConfig, corpus: SplitCorpus) -> tuple[int, int]:
     """The same on the host, and where the model is: the ranks' room, and that of embeddings and products."""
     ranked = [_ranked(config, corpus, split) for split in dict.fromkeys(config.evaluation.splits)]
     rows = 8 * (corpus.left.items + corpus.right.items)  # where each item's row is
@@ -234,7 +234,7 @@ def evaluation_bytes_apart(config: RunConfig, corpus: PreparedCorpus) -> tuple[i
     return rows + sets + ranks, 4 * (embeddings + split + products)
 
 
-def _ranked(config: RunConfig, corpus: PreparedCorpus, split: str) -> _Ranked:
+def _ranked(config: RunConfig, corpus: SplitCorpus, split: str) -> _Ranked:
     settings, pairs = config.evaluation, corpus.pairs(split)
     if split == "train":
         left_items = np.flatnonzero(corpus.left_frequency)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gramrun.base.csv_rows import append_rows, keep_rows
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.model.embedding import embed_in_chunks
 from gramrun.model.towers import TwoTower
 from gramrun.runs.directory import INNER_PRODUCTS, Run
@@ -47,7 +47,7 @@ class InnerProducts:
         step: where it goes on; later rows are dropped, as a resumed run writes them again.
     """
 
-    def __init__(self, run: Run, corpus: PreparedCorpus, step: int) -> None:
+    def __init__(self, run: Run, corpus: SplitCorpus, step: int) -> None:
         self._path = run.path / INNER_PRODUCTS
         settings = run.config.evaluation
         self._pairs: dict[str, tuple[Items, Items]] = {}
@@ -67,7 +67,7 @@ class InnerProducts:
         append_rows(self._path, COLUMNS, rows)
 
 
-def draw_pairs(corpus: PreparedCorpus, count: int, seed: int) -> dict[str, tuple[Items, Items]]:
+def draw_pairs(corpus: SplitCorpus, count: int, seed: int) -> dict[str, tuple[Items, Items]]:
     """Draw `count` pairs of each kind, with replacement.
 
     Args:

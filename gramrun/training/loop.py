@@ -12,7 +12,7 @@ import torch
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.json_lines import is_number
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.runs import checkpoints
 from gramrun.runs import lifecycle as runs
@@ -22,7 +22,7 @@ from gramrun.training.progress import Schedule, progress_bar, tensorboard
 from gramrun.training.trainer import Trainer
 
 
-def fit(run: Run, trainer: Trainer, corpus: PreparedCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
+def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
     """Train `trainer` to its last step inside `run`; return the last metrics record.
 
     Of several processes this is what the first one does, while the others `follow`.
@@ -163,7 +163,7 @@ def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
 def _measure(
     run: Run,
     trainer: Trainer,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     stretch: Stretch,
     products: InnerProducts,
     seconds: float,

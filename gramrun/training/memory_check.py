@@ -14,7 +14,7 @@ import torch
 from gramrun.base.capacity import check_available, check_room, size_text
 from gramrun.base.processes import ALONE, Processes
 from gramrun.config import RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.model.build import choose_device
 from gramrun.training.device_memory import device_memory
 from gramrun.training.host_memory import peak_memory
@@ -23,7 +23,7 @@ from gramrun.training.objective import companion_dim
 _NAMED = 0.1  # parts that take less of the whole are not named
 
 
-def check_memory(config: RunConfig, corpus: PreparedCorpus, processes: Processes = ALONE) -> None:
+def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = ALONE) -> None:
     """Check that ``gramrun train`` fits into what is free now, on the host and on its GPU.
 
     ``gramrun gram-error`` is not predicted: of it `gramrun.training.caches.check_caches` alone knows.

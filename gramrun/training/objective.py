@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian import taylor_softmax
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.estimator import GramianEstimator
@@ -179,7 +179,7 @@ class BatchSoftmax(Objective):
         return loss, loss.new_zeros(())
 
 
-def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
+def companion_dim(config: RunConfig, corpus: SplitCorpus) -> int:
     """r, how many companions an item has under the objective of `config`.
 
     Raises:
@@ -191,9 +191,7 @@ def companion_dim(config: RunConfig, corpus: PreparedCorpus) -> int:
     return prior_rank(config.train.prior, corpus)
 
 
-def make_objective(
-    config: RunConfig, corpus: PreparedCorpus, left: Population, right: Population
-) -> Objective:
+def make_objective(config: RunConfig, corpus: SplitCorpus, left: Population, right: Population) -> Objective:
     """Make the objective that ``config.train`` names, over the two sides' populations.
 
     Raises:

@@ -8,12 +8,12 @@ import torch
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import PriorSection
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, svd_prior
 
 
 def make_prior(
-    section: PriorSection, corpus: PreparedCorpus, *, target: Literal["one", "value"], seed: int
+    section: PriorSection, corpus: SplitCorpus, *, target: Literal["one", "value"], seed: int
 ) -> LowRankPrior | None:
     """Make the prior P of the gravity term; validation pairs have no part in it.
 
@@ -57,7 +57,7 @@ def make_prior(
     )
 
 
-def prior_rank(section: PriorSection, corpus: PreparedCorpus) -> int:
+def prior_rank(section: PriorSection, corpus: SplitCorpus) -> int:
     """The rank of the prior that `make_prior` gives, 0 for ``none``, without an SVD.
 
     Raises:
@@ -77,7 +77,7 @@ def prior_rank(section: PriorSection, corpus: PreparedCorpus) -> int:
     largest = min(left_items, right_items) - 1
     if section.rank > largest:
         raise ConfigError(
-            f"train.prior.rank is {section.rank}, but {corpus.path} has {left_items:,} × {right_items:,} "
+            f"train.prior.rank is {section.rank}, but {corpus.place} has {left_items:,} × {right_items:,} "
             f"items, whose SVD gives at most {largest}; set it to {largest} or less"
         )
     return section.rank

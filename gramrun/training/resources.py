@@ -13,7 +13,7 @@ import torch
 from gramrun.base.capacity import available_disk, available_memory, in_words, size_text
 from gramrun.base.provenance import provenance
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.model.build import check_fits, choose_device
 from gramrun.training.caches import cache_bytes, check_caches
 from gramrun.training.device_memory import device_memory
@@ -62,7 +62,7 @@ def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def estimate_resources(
-    config: RunConfig, corpus: PreparedCorpus, watching: Sequence[EstimatorSection] = ()
+    config: RunConfig, corpus: SplitCorpus, watching: Sequence[EstimatorSection] = ()
 ) -> dict[str, Any]:
     """Sizes, steps and memory of a run, without training it.
 
@@ -152,7 +152,7 @@ def describe_resources(needed: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def estimate_time(config: RunConfig, corpus: PreparedCorpus) -> dict[str, Any]:
+def estimate_time(config: RunConfig, corpus: SplitCorpus) -> dict[str, Any]:
     """Time a few real steps and extrapolate; evaluation comes on top.
 
     Returns:

@@ -10,7 +10,7 @@ from gramrun.base.errors import InputError
 from gramrun.base.processes import ALONE, Processes
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import PreparedCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.model.build import check_fits
 from gramrun.runs import checkpoints
 from gramrun.runs import directory as run_directory
@@ -47,7 +47,7 @@ def open_run(
     kind: Kind,
     path: Path,
     config: RunConfig,
-    corpus: PreparedCorpus,
+    corpus: SplitCorpus,
     processes: Processes = ALONE,
     *,
     resume: bool,
@@ -76,7 +76,7 @@ def open_run(
     return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
 
 
-def _check_fits(kind: Kind, config: RunConfig, corpus: PreparedCorpus, processes: Processes) -> None:
+def _check_fits(kind: Kind, config: RunConfig, corpus: SplitCorpus, processes: Processes) -> None:
     """Check, before anything is made, what the corpus and the machine's memory can tell.
 
     Raises:

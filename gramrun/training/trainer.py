@@ -26,9 +26,8 @@ from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.processes import ALONE, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
-from gramrun.data.corpus import Side
+from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.index_stream import IndexStream
-from gramrun.data.shards import PreparedCorpus
 from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.cache import CACHE_DTYPES
@@ -71,7 +70,7 @@ class Trainer:
         ConfigError: when the configuration does not fit the corpus or the number of processes.
     """
 
-    def __init__(self, config: RunConfig, corpus: PreparedCorpus, processes: Processes = ALONE) -> None:
+    def __init__(self, config: RunConfig, corpus: SplitCorpus, processes: Processes = ALONE) -> None:
         check_fits(config, corpus)
         check_divides(config, processes.count)
         self.config = config

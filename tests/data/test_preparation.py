@@ -114,7 +114,7 @@ def test_a_tuning_corpus_keeps_the_items_and_knows_no_held_out_pair(both):
         frequency = np.bincount(getattr(tuning.train, name), minlength=side.items)
         assert np.array_equal(getattr(tuning, f"{name}_frequency"), frequency)
     for vocabulary in ordinary.vocabulary_sizes:
-        assert ordinary.vocabulary(vocabulary).equals(tuning.vocabulary(vocabulary))
+        assert ordinary.vocabularies[vocabulary].equals(tuning.vocabularies[vocabulary])
 
 
 def test_the_manifest_of_a_tuning_corpus_says_so(both):
@@ -144,7 +144,7 @@ def test_targets_stay_with_their_pairs(tmp_path):
     source = write(tmp_path / "a", "".join(lines))
     prepare_corpus("movielens-100k", tmp_path / "out", source, ["split.tuning_fraction=0.5"])
     corpus = shards.open_corpus(tmp_path / "out")
-    users, movies = (corpus.vocabulary(name)["key"].astype(int).to_numpy() for name in ("user", "movie"))
+    users, movies = (corpus.vocabularies[name]["key"].astype(int).to_numpy() for name in ("user", "movie"))
     for pairs in (corpus.train, corpus.validation):
         assert np.array_equal(pairs.target, 1 + (3 * users[pairs.left] + movies[pairs.right]) % 5)
 

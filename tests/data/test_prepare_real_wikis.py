@@ -38,7 +38,7 @@ def test_a_whole_wiki_of_2016(wiki, tmp_path):
     found = tables(source)
     truth, titles, _, counts = read_literally({**found, "categorylinks": [], "page_props": []}, 10)
     corpus = shards.open_corpus(tmp_path / "out")
-    page_ids = corpus.vocabulary("page")["page_id"].to_numpy()
+    page_ids = corpus.vocabularies["page"]["page_id"].to_numpy()
     pairs = {
         (int(page_ids[a]), int(page_ids[b]))
         for split in (corpus.train, corpus.validation)
@@ -47,7 +47,7 @@ def test_a_whole_wiki_of_2016(wiki, tmp_path):
     assert pairs == set(map(tuple, truth))
     linked = {page for pair in pairs for page in pair}
     assert page_ids.tolist() == sorted(linked)
-    for page, key in zip(page_ids.tolist(), corpus.vocabulary("page")["key"], strict=True):
+    for page, key in zip(page_ids.tolist(), corpus.vocabularies["page"]["key"], strict=True):
         assert key.replace(" ", "_").encode() == titles[page]
     for name, count in manifest["counts"].items():
         if not name.startswith(("pages_below", "links_of_these", "rare_", "hidden_", "category_")):

@@ -59,9 +59,11 @@ def test_the_corpus_is_what_was_planted(dumps, prepared, generation):
     manifests, folder = prepared
     truth = read_truth(dumps / generation / "truth")
     corpus = shards.open_corpus(folder / generation)
-    page_ids = corpus.vocabulary("page")["page_id"].to_numpy()
+    page_ids = corpus.vocabularies["page"]["page_id"].to_numpy()
     assert page_ids.tolist() == truth.articles.tolist()
-    assert [key.replace(" ", "_").encode() for key in corpus.vocabulary("page")["key"]] == list(truth.titles)
+    assert [key.replace(" ", "_").encode() for key in corpus.vocabularies["page"]["key"]] == list(
+        truth.titles
+    )
     pairs = [
         np.stack([page_ids[pairs.left], page_ids[pairs.right]], axis=1)
         for pairs in (corpus.train, corpus.validation)
@@ -71,7 +73,7 @@ def test_the_corpus_is_what_was_planted(dumps, prepared, generation):
 
     offsets, categories, names = truth.categories
     (feature,) = (feature for feature in corpus.left.features if feature.name == "categories")
-    keys = [key.encode() for key in corpus.vocabulary("category")["key"]]
+    keys = [key.encode() for key in corpus.vocabularies["category"]["key"]]
     assert sorted(keys) == sorted(names)
     for page in range(len(page_ids)):
         found = {keys[i] for i in feature.indices[feature.offsets[page] : feature.offsets[page + 1]]}

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import new_file, new_folder
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.split import split_corpus
 
 
 def corpus(target=True):
@@ -67,8 +69,42 @@ def test_round_trip(tmp_path):
         for a, b, t in zip(source.pair_left, source.pair_right, source.target, strict=True)
     }
     assert np.array_equal(opened.right_frequency, np.bincount(opened.train.right, minlength=30))
-    assert opened.vocabulary("movie")["title"][0] == "Amélie"
+    assert opened.vocabularies["movie"]["title"][0] == "Amélie"
     assert opened.vocabulary_sizes["genre"] == 3
+
+
+@pytest.mark.parametrize("target", [True, False])
+def test_a_corpus_in_memory_equals_the_one_on_disk(tmp_path, target):
+    source = corpus(target)
+    manifest = shards.write_corpus(
+        source, tmp_path / "c", validation_fraction=0.3, split_seed=5, origin={"fingerprint": "f"}
+    )
+    stored, memory = shards.open_corpus(tmp_path / "c"), split_corpus(source, 0.3, 5)
+    assert memory.path is None and stored.path == tmp_path / "c"
+    assert memory.content_hash == stored.content_hash == manifest["content_hash"]
+    assert (memory.name, memory.vocabulary_sizes) == (stored.name, stored.vocabulary_sizes)
+    assert {**stored.manifest, "origin": {}, "files": {}, "schema_version": 1} == {
+        **memory.manifest,
+        "schema_version": 1,
+    }
+    for field in ("left", "right", "train", "validation", "left_frequency", "right_frequency"):
+        assert_equal(getattr(memory, field), getattr(stored, field))
+    for name in stored.vocabularies:
+        assert stored.vocabularies[name].equals(memory.vocabularies[name])
+
+
+def assert_equal(first, second):
+    """Equal fields and equal arrays of the same dtype, however deep."""
+    if isinstance(first, np.ndarray):
+        assert first.dtype == second.dtype and np.array_equal(first, second)
+    elif dataclasses.is_dataclass(first):
+        for field in dataclasses.fields(first):
+            assert_equal(getattr(first, field.name), getattr(second, field.name))
+    elif isinstance(first, tuple):
+        for one, other in zip(first, second, strict=True):
+            assert_equal(one, other)
+    else:
+        assert first == second
 
 
 def test_arrays_are_shared_with_torch_and_the_files_stay_as_they_are(tmp_path):
@@ -85,12 +121,6 @@ def test_content_hash_knows_contents_and_nothing_else(tmp_path):
     first, second = write(tmp_path / "a"), write(tmp_path / "b", origin={"fingerprint": "other"})
     assert first["content_hash"] == second["content_hash"]
     assert first["content_hash"] != write(tmp_path / "c", split_seed=1)["content_hash"]
-
-
-def test_missing_target_stays_missing(tmp_path):
-    without = corpus(target=False)
-    shards.write_corpus(without, tmp_path / "c", validation_fraction=0.3, split_seed=0, origin={})
-    assert shards.open_corpus(tmp_path / "c").train.target is None
 
 
 def test_an_empty_split_is_refused(tmp_path):
@@ -125,10 +155,9 @@ def test_damage_is_refused_by_name(tmp_path, name, damage):
 
 
 def test_places_that_are_no_corpus_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no prepared corpus here"):
-        shards.open_corpus(tmp_path / "absent")
-    with pytest.raises(InputError, match="not a prepared corpus"):
-        shards.open_corpus(tmp_path)
+    for folder in (tmp_path / "absent", tmp_path):
+        with pytest.raises(InputError, match="no prepared corpus"):
+            shards.open_corpus(folder)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):
         shards.open_corpus(tmp_path)
@@ -183,13 +212,13 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_read_half(tmp_path, m
 
 def test_a_folder_that_is_between_two_names_was_replaced(tmp_path, monkeypatch):
     write(tmp_path / "c")
-    check = shards.check_pairs
+    check = shards.check_arrays
 
     def away(*arguments):
         check(*arguments)
         (tmp_path / "c").rename(tmp_path / "elsewhere")
 
-    monkeypatch.setattr(shards, "check_pairs", away)
+    monkeypatch.setattr(shards, "check_arrays", away)
     with pytest.raises(InputError, match="/c: was replaced while it was read"):
         shards.open_corpus(tmp_path / "c")
 
@@ -201,7 +230,7 @@ def test_an_interrupt_stays_one_though_the_folder_is_replaced(tmp_path, monkeypa
         write(tmp_path / "c", split_seed=1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shards, "check_pairs", interrupted)
+    monkeypatch.setattr(shards, "check_arrays", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shards.open_corpus(tmp_path / "c")
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mutations import JSON_TOKENS, changed, changes
 
 from gramrun.data import shards
+from gramrun.data.corpus import SplitCorpus
 
 json_values = st.recursive(
     st.one_of(
@@ -48,7 +49,7 @@ def folder(corpus_path, tmp_path) -> Path:
     return copy
 
 
-def holds_together(corpus: shards.PreparedCorpus) -> None:
+def holds_together(corpus: SplitCorpus) -> None:
     """What compiled code takes for granted, value by value."""
     for side in (corpus.left, corpus.right):
         for feature in side.features:
@@ -102,7 +103,7 @@ def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
         if not isinstance(corpus, Refused):
             holds_together(corpus)
             for name in corpus.vocabulary_sizes:
-                outcome(corpus.vocabulary, name)
+                outcome(corpus.vocabularies.__getitem__, name)
 
     check()
 
@@ -194,7 +195,7 @@ def test_any_array_fits_the_others_or_is_refused(examples, folder):
             if not isinstance(corpus, Refused):
                 holds_together(corpus)
                 for vocabulary, size in corpus.vocabulary_sizes.items():
-                    frame = outcome(corpus.vocabulary, vocabulary)
+                    frame = outcome(corpus.vocabularies.__getitem__, vocabulary)
                     assert isinstance(frame, Refused) or len(frame) == size
         finally:
             sealed(folder, name, whole[name])
