@@ -22,9 +22,8 @@ arXiv:1807.07187). Where each item of the paper lives:
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
-The command line is `gramrun.cli`; the training loop is `gramrun.training.trainer`. `gramrun.runs.load` gives
-what a run holds as pandas frames (`gramrun.runs.frames`), `gramrun.evaluation.export` its embeddings as a
-file.
+Start reading at `gramrun.training`. `gramrun.runs.load` and `.table` return what runs measured as pandas
+frames. docs/architecture.md explains how the packages work together.
 """
 
 __version__ = "0.1.0"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "configs/README.md", "data/README.md"]
+PAGES = ["README.md", "configs/README.md", "data/README.md", "experiments/README.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 
 # An indented block that begins with one of these holds commands.
