@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -85,7 +84,7 @@ class DumpSection(Section):
 
 
 class PlantedSection(Section):
-    """A made wiki (`gramrun.data.wikipedia.planted`); null for what the chosen size has."""
+    """A synthetic wiki (`gramrun.data.wikipedia.synthetic`); null for the value of the chosen corpus."""
 
     pages: int | None = Field(None, ge=10, description="articles")
     links: int | None = Field(None, ge=10, description="distinct links between them")
@@ -93,12 +92,6 @@ class PlantedSection(Section):
     categories: int | None = Field(None, ge=1, description="visible categories that are not rare")
     topics: int | None = Field(None, ge=1, description="the planted dimension")
     seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
-    generation: Literal[2013, 2016, 2023, 2024, 2025, 2026] = Field(
-        2026, description="the year of MediaWiki whose tables are written"
-    )
-    tables: Path | None = Field(
-        None, description="where the tables and their truth go; null for data/raw/planted/CORPUS-GENERATION"
-    )
 
 
 class PrepareConfig(Section):

@@ -18,7 +18,7 @@ from gramrun.data import atomic, movielens, sources, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
 from gramrun.data.wikipedia import features as wikipedia
-from gramrun.data.wikipedia import planted
+from gramrun.data.wikipedia import synthetic as synthetic_wiki
 from gramrun.data.wikipedia.enwik8 import locate_enwik8
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml
 from gramrun.data.wikipedia.published import verify
@@ -146,15 +146,15 @@ def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
     return _xml_found(name, config, found.path, origin, allow_cut_off=True)
 
 
-def _planted(name: str, config: PrepareConfig, source: Path | None) -> Found:
+def _synthetic_wiki(name: str, config: PrepareConfig, source: Path | None) -> Found:
     _refuse(name, source)
-    chosen = config.planted.model_dump(exclude_none=True, exclude={"generation", "tables"})
-    wiki = replace(planted.SIZES[name], **chosen)
-    generation = str(config.planted.generation)
-    folder = config.planted.tables or DOWNLOADS / "planted" / f"{name}-{generation}"
-    planted.write_tables(wiki, folder, generation=generation, progress=True)
-    found = _tables_found(name, config, find_tables(folder))
-    return replace(found, sections=(*found.sections, "planted"))
+    size = replace(synthetic_wiki.SIZES[name], **config.planted.model_dump(exclude_none=True))
+
+    def read() -> Corpus:
+        with tqdm(desc="links", total=size.links, unit_scale=True, disable=None) as bar:
+            return _read_wiki(synthetic_wiki.SyntheticWiki(name, size, bar.update), config)
+
+    return Found(read, dict, ("wikipedia", "planted"), WIKIPEDIA_FRACTION)
 
 
 def _refuse(name: str, source: Path | None) -> None:
@@ -199,25 +199,25 @@ def _wiki_found(
         config: what ``--set`` says.
         origin: for the manifest.
     """
-    settings = config.wikipedia
-    thresholds = wikipedia.Thresholds(
-        settings.min_links, settings.min_ngram_count, settings.min_category_count
-    )
-
     def inputs() -> dict[str, str]:
         return {name: sha256_of(file) for name, file in files.items()}
 
     def read() -> Corpus:
         total = sum(file.stat().st_size for file in files.values())
         with tqdm(desc="reading", total=total, unit="B", unit_scale=True, disable=None) as bar:
-            return wikipedia.read(
-                wiki(bar.update),
-                thresholds,
-                categories=settings.categories,
-                bipartite=settings.graph == "titles",
-            )
+            return _read_wiki(wiki(bar.update), config)
 
     return Found(read, inputs, ("wikipedia",), WIKIPEDIA_FRACTION, origin)
+
+
+def _read_wiki(wiki: Wiki, config: PrepareConfig) -> Corpus:
+    settings = config.wikipedia
+    thresholds = wikipedia.Thresholds(
+        settings.min_links, settings.min_ngram_count, settings.min_category_count
+    )
+    return wikipedia.read(
+        wiki, thresholds, categories=settings.categories, bipartite=settings.graph == "titles"
+    )
 
 
 def _origin(found: RawFiles | DumpFiles) -> dict[str, Any]:
@@ -232,5 +232,5 @@ CORPORA: Mapping[str, Callable[[str, PrepareConfig, Path | None], Found]] = {
     "enwik8": _enwik8,
     "atomic": _atomic,
     "synthetic": _synthetic,
-    **dict.fromkeys(planted.SIZES, _planted),
+    **dict.fromkeys(synthetic_wiki.SIZES, _synthetic_wiki),
 }
