@@ -3,9 +3,9 @@
     python -m experiments.benchmarks.prepare_speed [--sizes 1m simple-scale] [--generations 2016 2026]
     [--rounds 5]
 
-The wikis are made (`gramrun.data.wikipedia.planted`), of 1 to 142 million links, as tables of 2016, where
-links name titles, and of 2026, where they name numbers. A round runs ``zcat TABLES > /dev/null`` and the
-whole of ``gramrun prepare`` one after the other, in a new random order; what is reported are the ratios
+The wikis are synthetic (`gramrun.data.wikipedia.synthetic`), of 1 to 142 million links, as tables of 2016,
+where links name titles, and of 2026, where they name numbers. A round runs ``zcat TABLES > /dev/null`` and
+the whole of ``gramrun prepare`` one after the other, in a new random order; what is reported are the ratios
 within a round. Each prepare is a process of its own, from its start to its end, with parsing, joins,
 features, split, shards and their checksums. Starting Python, importing and loading compiled code takes about
 a second, whatever the wiki's size; so the work is timed alone too, as the second call in one process. Peak
@@ -33,18 +33,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.benchmarks.mysqldump import write_tables
 from experiments.benchmarks.timing import RESULTS
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
-from gramrun.data.wikipedia.planted import SIZES, PlantedWiki, write_tables
+from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki, WikiSize
 
-TABLES = Path("data/raw/planted")
+TABLES = Path("data/raw/synthetic-wikis")
 GENERATIONS = ("2016", "2026")
 # Simple Wikipedia with fewer pages, and French Wikipedia with fewer: the links of a page grow in between.
 WIKIS = {
-    "1m": PlantedWiki(pages=24_000, links=1_000_000, words=2_400, categories=1_800, topics=32),
+    "1m": WikiSize(pages=24_000, links=1_000_000, words=2_400, categories=1_800, topics=32),
     "simple-scale": SIZES["simple-scale"],
-    "28m": PlantedWiki(pages=420_000, links=28_000_000, words=40_000, categories=30_000, topics=128),
+    "28m": WikiSize(pages=420_000, links=28_000_000, words=40_000, categories=30_000, topics=128),
     "fr-scale": SIZES["fr-scale"],
 }
 
@@ -144,8 +145,12 @@ def made(folder: Path, name: str, generation: str) -> Path:
     tables = folder / f"{name}-{generation}"
     # In a process of its own: the peak memory that a child reports begins at its parent's.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(write_tables, WIKIS[name], tables, generation=generation).result()
+        pool.submit(_write, name, tables, generation).result()
     return tables
+
+
+def _write(name: str, tables: Path, generation: str) -> None:
+    write_tables(SyntheticWiki(name, WIKIS[name]), tables, generation)
 
 
 def row(name: str, generation: str, links: int, size: int, frame: pd.DataFrame) -> str:

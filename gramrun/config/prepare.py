@@ -30,7 +30,7 @@ class SplitSection(Section):
 
 
 class SyntheticSection(Section):
-    """The planted corpus (`gramrun.data.synthetic`)."""
+    """The synthetic corpus (`gramrun.data.synthetic`)."""
 
     left_items: int = Field(600, ge=2, description="how many left items")
     right_items: int = Field(400, ge=2, description="how many right items")

@@ -199,6 +199,7 @@ def _wiki_found(
         config: what ``--set`` says.
         origin: for the manifest.
     """
+
     def inputs() -> dict[str, str]:
         return {name: sha256_of(file) for name, file in files.items()}
 

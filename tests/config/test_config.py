@@ -10,7 +10,6 @@ from gramrun.base.errors import ConfigError
 from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
 from gramrun.config.estimator import EstimatorName
 from gramrun.config.loading import config_hash, dump_config, load_config
-from gramrun.data.wikipedia.schemas import GENERATIONS
 from gramrun.gramian import ESTIMATOR_NAMES
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -295,14 +294,6 @@ def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
 def test_what_is_no_date_is_refused(setting):
     with pytest.raises(ConfigError, match="dump.date"):
         load_config(PrepareConfig, None, [f"dump.date={setting}"])
-
-
-def test_the_generations_are_those_that_can_be_written():
-    for generation in GENERATIONS:
-        chosen = load_config(PrepareConfig, None, [f"planted.generation={generation}"]).planted.generation
-        assert str(chosen) == generation
-    with pytest.raises(ConfigError, match="planted.generation"):
-        load_config(PrepareConfig, None, ["planted.generation=2015"])
 
 
 def test_the_made_corpus_has_the_settings_of_the_real_one():

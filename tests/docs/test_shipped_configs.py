@@ -44,9 +44,8 @@ def corpora(tmp_path_factory):
             words = toys.prepare_settings(name, folder / "raw")
             source = folder / "raw" / name if "--source" in words else None
             settings_of_toy = [word for word in words if "=" in word]
-            tables = [f"planted.tables={folder / 'tables'}"] if name == "simple-scale" else []
             output = folder / f"{name}-{len(made)}"
-            prepare_corpus(name, output, source, [*settings_of_toy, *tables, *settings])
+            prepare_corpus(name, output, source, [*settings_of_toy, *settings])
             made[name, settings] = output
         return made[name, settings]
 

@@ -14,26 +14,26 @@ from fuzzing import command
 from literal_sql import read_table
 from local_server import Server, whole
 
+from experiments.benchmarks.mysqldump import write_tables
 from gramrun.base.errors import GramrunError
 from gramrun.config import PrepareConfig
 from gramrun.config.loading import load_config
 from gramrun.data import sources
-from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
+from gramrun.data.wikipedia.synthetic import SyntheticWiki, WikiSize
 
 BOUND = 700 << 20  # bytes; the program alone takes 250 MB
-WIKI = PlantedWiki(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)
+SIZE = WikiSize(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)
 
 
 @pytest.fixture
 def dump(tmp_path) -> Path:
     """Unpacked tables of a small wiki."""
-    write_tables(WIKI, tmp_path / "dump", generation="2026", compression="")
-    return tmp_path / "dump"
+    return write_tables(SyntheticWiki("smallwiki", SIZE), tmp_path / "dump", "2026", suffix=".sql")
 
 
 def replaced(dump: Path, table: str, suffix: str, pack, head: bytes, fill: bytes, times: int) -> None:
     """Write a table as `head` and then `fill` again and again, packed."""
-    file = dump / f"plantedwiki-20260101-{table}.sql"
+    file = dump / f"smallwiki-20260101-{table}.sql"
     file.unlink()
     with pack(file.with_name(file.name + suffix)) as packed:
         packed.write(head)
@@ -72,7 +72,7 @@ def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, pea
     pack, suffix, head, fill, times, message = BOMBS[name]
     replaced(dump, "page", suffix, pack, head, fill, times)
     if name == "columns":
-        file = dump / "plantedwiki-20260101-page.sql.gz"
+        file = dump / "smallwiki-20260101-page.sql.gz"
         file.write_bytes(file.read_bytes() + gzip.compress(b");\n"))
     peak, line = peak_of_prepare("wikipedia-sql", dump)
     assert message in line
@@ -85,13 +85,13 @@ def test_stray_numbers_cost_nothing(dump, tmp_path, peak_of_prepare):
         "page": b"(2147483647,0,'Stray',0,0,0.5,'20260101000000',NULL,1,1,'wikitext',NULL)",
         "linktarget": b"(2147483646,0,'Stray')",
     }.items():
-        file = dump / f"plantedwiki-20260101-{table}.sql"
+        file = dump / f"smallwiki-20260101-{table}.sql"
         text = file.read_bytes()
         file.write_bytes(text.replace(b" VALUES (", b" VALUES " + row + b",(", 1))
     command_line = ["prepare", "wikipedia-sql", "--source", dump, "--output", tmp_path / "out"]
     code, _, error = command(*command_line)
     assert code == 0, error
-    file = dump / "plantedwiki-20260101-page_props.sql"
+    file = dump / "smallwiki-20260101-page_props.sql"
     file.write_bytes(file.read_bytes()[:-30])
     peak, line = peak_of_prepare("wikipedia-sql", dump)
     assert "cut off" in line
@@ -99,11 +99,11 @@ def test_stray_numbers_cost_nothing(dump, tmp_path, peak_of_prepare):
 
 
 def test_a_red_link_that_is_no_text_is_dropped_and_counted(dump, tmp_path):
-    file = dump / "plantedwiki-20260101-linktarget.sql"
+    file = dump / "smallwiki-20260101-linktarget.sql"
     text = file.read_bytes()
-    page = dump / "plantedwiki-20260101-pagelinks.sql"
+    page = dump / "smallwiki-20260101-pagelinks.sql"
     links = page.read_bytes()
-    rows = read_table(dump / "plantedwiki-20260101-page.sql")
+    rows = read_table(dump / "smallwiki-20260101-page.sql")
     article = next(row["page_id"] for row in rows if not (row["page_namespace"] or row["page_is_redirect"]))
     file.write_bytes(text.replace(b" VALUES (", b" VALUES (999999,0,'caf\xe9'),(", 1))
     page.write_bytes(links.replace(b" VALUES (", b" VALUES (%d,0,999999),(" % article, 1))

@@ -8,18 +8,20 @@ import pytest
 import sql_twin
 import wiki_twin
 from fuzzing import Refused, budgets, inputs, outcome
+from hostile_wiki import hostile_wiki
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed, changes
 
+from experiments.benchmarks.dump_schemas import GENERATIONS
+from experiments.benchmarks.mysqldump import write_tables
 from gramrun.data.corpus import Corpus
 from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.files import TABLES
-from gramrun.data.wikipedia.planted import PlantedWiki, write_tables
-from gramrun.data.wikipedia.schemas import GENERATIONS
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
+from gramrun.data.wikipedia.synthetic import WikiSize
 
-WIKI = PlantedWiki(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1, hostile_titles=0.2)
+WIKI = hostile_wiki(WikiSize(pages=60, links=90, words=10, categories=4, topics=1, minimum_count=2))
 TOKENS = [
     b"'",
     b'"',
@@ -86,8 +88,8 @@ def dumps(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     folder = tmp_path_factory.mktemp("dumps")
     found = {}
     for generation in GENERATIONS:
-        write_tables(WIKI, folder / generation, generation=generation, compression="")
-        files = {table: folder / generation / f"plantedwiki-20260101-{table}.sql" for table in TABLES}
+        write_tables(WIKI, folder / generation, generation, suffix=".sql")
+        files = {table: folder / generation / f"hostilewiki-20260101-{table}.sql" for table in TABLES}
         found[generation] = {table: file.read_bytes() for table, file in files.items() if file.is_file()}
     return found
 

@@ -5,5 +5,5 @@ enwik8                                     the first 10^8 bytes of 2006
 sql_wiki, xml_wiki                         tables, or wikitext, as the plain records of `records`
 pages, title_index, graph                  numbers and titles to rows, redirects, links, categories
 title_words, corpus                        what is rare left out, titles and categories as features
-schemas, planted                           made wikis of any size and year, with their truth
+synthetic, synthetic_titles                wikis of any size, drawn from a known model
 """

@@ -22,14 +22,22 @@ import pyarrow as pa
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, ByNumber, Links, LinkTargets, Pages, Redirects
+from gramrun.data.wikipedia.records import (
+    ARTICLES,
+    CATEGORIES,
+    ByNumber,
+    Links,
+    LinkTargets,
+    Pages,
+    Redirects,
+)
 from gramrun.data.wikipedia.synthetic_titles import Phrases, article_titles, category_titles, zipf_counts
 
 _SECOND_MEMBERSHIP = 0.3  # of an article in its second topic; 1 in its home topic
 _SPREAD = 1.1  # of the logarithm of the number of links; real wikis have a tail of about this weight
 _SECOND_CATEGORY, _THIRD_CATEGORY = 0.9, 0.6  # the shares of articles in two and in three categories
-# Pages of a real wiki that are no articles take the page_ids in between: redirects, pages of other namespaces,
-# category pages (most of them described), and deleted pages.
+# In a real wiki, pages that are no articles take the page_ids in between: redirects, pages of other
+# namespaces, category pages, and deleted pages.
 _REDIRECTS, _OTHERS, _DESCRIBED = 0.3, 0.5, 0.8
 _LINKS_AT_ONCE = 1 << 19
 
@@ -168,7 +176,9 @@ class SyntheticWiki:
     def links(self) -> Iterator[Links]:
         """The links, in batches of articles."""
         seen = np.full(self.size.pages, -1, dtype=np.int32)
-        bounds = np.searchsorted(np.cumsum(self.degrees), np.arange(_LINKS_AT_ONCE, self.size.links, _LINKS_AT_ONCE))
+        bounds = np.searchsorted(
+            np.cumsum(self.degrees), np.arange(_LINKS_AT_ONCE, self.size.links, _LINKS_AT_ONCE)
+        )
         for first, last in zip([0, *bounds], [*bounds, self.size.pages], strict=True):
             drawn = draw_links(self.topics, self.degrees, self.size.seed, int(first), int(last), seen)
             sources = np.repeat(self.page_ids[first:last], self.degrees[first:last])
@@ -236,8 +246,8 @@ def draw_degrees(size: WikiSize, topics: Topics) -> np.ndarray:
     most = np.maximum(1, np.diff(topics.starts)[topics.mixture_topics[:, 0]] // 3)
     if most.sum() < size.links:
         raise InputError(
-            f"synthetic wiki: {size.links:,} links are more than the {most.sum():,} that {size.pages:,} pages in "
-            f"{size.topics} topics can hold; set more planted.pages or fewer planted.topics"
+            f"synthetic wiki: {size.links:,} links are more than the {most.sum():,} that {size.pages:,} "
+            f"pages in {size.topics} topics can hold; set more planted.pages or fewer planted.topics"
         )
     shape = np.exp(_SPREAD * random.normal(size=size.pages))
     low, high = 0.0, float(size.links)
@@ -292,9 +302,10 @@ def _page_ids(size: WikiSize) -> np.ndarray:
     others = described + round(_OTHERS * size.pages)
     counts = [size.pages, round(_REDIRECTS * size.pages), others, max(5, size.pages // 500)]
     random = size.random(4)
-    kinds = random.permutation(np.repeat(np.arange(4), counts))
+    kinds = random.permutation(np.repeat(np.arange(4), np.array(counts)))
     numbers = 2 + np.cumsum(random.choice([1, 1, 1, 2, 3, 7], len(kinds)))
-    return numbers[kinds == 0]
+    articles: np.ndarray = numbers[kinds == 0]
+    return articles
 
 
 def _byte_strings(texts: pa.Array) -> ByteStrings:

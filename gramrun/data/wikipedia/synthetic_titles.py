@@ -1,7 +1,7 @@
-"""Titles of synthetic wikis: words that tell the topic, some that break careless parsers, some case twins.
+"""Titles of synthetic wikis: most tell the topic, some break careless parsers, some differ by case only.
 
 An ordinary title has two frequent words and a word of its own: ``Bafi_goza_qbtr``. Each topic has phrases of
-its own. Each phrase occurs in at least `minimum_count` titles, and the counts above that follow Zipf's law, so
+its own. Each phrase occurs in at least `minimum_count` titles; the counts above that follow Zipf's law. So
 the numbers of frequent 1-grams and 2-grams are those asked for.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# No "e", "u" or "q": words differ without their accents, and from the articles' own words, which begin with q.
+# No "e", "u" or "q": words differ without their accents, and from the articles' own words (q first).
 _SYLLABLES = [c + v for c in "bcdfghjklmnprstvwz" for v in ("a", "é", "i", "o", "ü")]
 _LETTERS = "abcdefghijklmnoprstuvwyz"
 _FIRST_OWN = len(_LETTERS) ** 4  # own words have a q and five letters or more
@@ -191,7 +191,8 @@ def _hostile_titles(articles: np.ndarray) -> pa.Array:
 def _own_words(numbers: np.ndarray) -> pa.Array:
     """A word for each number ≥ 0, different from those of other numbers and from the frequent words."""
     letters, base = pa.array([*_LETTERS, ""]), len(_LETTERS)
-    numbers, power, spelled = _FIRST_OWN + numbers, 1, []
+    numbers, power = _FIRST_OWN + numbers, 1
+    spelled: list[pa.Array] = []
     while power == 1 or (numbers >= power).any():
         digits = np.where(numbers >= power, numbers // power % base, base)
         spelled.insert(0, letters.take(pa.array(digits)))

@@ -21,7 +21,9 @@ def integers(values):
 @dataclass
 class ListWiki:
     """Rows as tuples: pages (number, namespace, title, is_redirect), redirects (source, namespace, title,
-    interwiki), links (source, namespace, title) and memberships (source, title)."""
+    interwiki), links (source, namespace, title) and memberships (source, title).
+
+    Where `numbered`, the title None stands for a number that linktarget lacks."""
 
     page_rows: list
     redirect_rows: list = field(default_factory=list)
@@ -29,7 +31,6 @@ class ListWiki:
     member_rows: list = field(default_factory=list)
     hidden_numbers: list = field(default_factory=list)
     numbered: bool = False
-    unknown_target_every: int = 0  # every so many-th link has a number that linktarget lacks
     name: str = "listwiki"
     batch: int = 3
 
@@ -38,7 +39,8 @@ class ListWiki:
 
     def targets(self):
         titles = [(n, t) for _, n, t in self.link_rows] + [(14, t) for _, t in self.member_rows]
-        return {target: 7 + 3 * row for row, target in enumerate(dict.fromkeys(titles))}
+        known = dict.fromkeys(target for target in titles if target[1] is not None)
+        return {target: 7 + 3 * row for row, target in enumerate(known)}
 
     def pages(self):
         for rows in self.batches(self.page_rows):
@@ -73,7 +75,7 @@ class ListWiki:
         for rows in self.batches(links):
             sources = integers(source for source, _ in rows)
             if self.numbered:
-                yield Links(sources, ByNumber(integers(known[target] for _, target in rows)))
+                yield Links(sources, ByNumber(integers(known.get(target, 1) for _, target in rows)))
             else:
                 namespaces = integers(namespace for _, (namespace, _) in rows)
                 yield Links(sources, ByTitle(namespaces, ByteStrings.of(title for _, (_, title) in rows)))
@@ -145,6 +147,8 @@ def expected(wiki, *, min_links=1, min_ngrams=1, min_members=1, titles=False):
             reason = "links_from_missing_pages"
         elif from_title not in articles:
             reason = "links_from_redirects"
+        elif title is None:
+            reason = "links_without_target"
         elif namespace != 0:
             reason = "links_to_other_namespaces"
         elif title not in pages and not titles:
@@ -178,7 +182,7 @@ def expected(wiki, *, min_links=1, min_ngrams=1, min_members=1, titles=False):
     hidden = {t for number, n, t, _ in wiki.page_rows if n == 14 and number in wiki.hidden_numbers}
     members = {page: set() for page in left}
     for source, name in wiki.member_rows:
-        if by_number.get(source) in left:
+        if name is not None and by_number.get(source) in left:
             members[by_number[source]].add(name)
     sizes = Counter(name for names in members.values() for name in names)
     visible = {name for name, size in sizes.items() if size >= min_members and name not in hidden}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from literal_sql import read_table
+from wiki_twin import ListWiki, expected
 
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
-
-sys.path.append(str(Path(__file__).parent / "data"))
-from literal_wiki import read_literally, tables
 
 RAW = os.environ.get("GRAMRUN_RAW")
 FIXTURES = Path(RAW).parent / "wiki-fixtures" if RAW else None
@@ -23,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     FIXTURES is None or not FIXTURES.is_dir(),
     reason="no folder wiki-fixtures beside the one that GRAMRUN_RAW names",
 )
+TABLES = ("page", "pagelinks", "redirect")
 WIKIS = ("miwiki", "zuwiki", "vewiki", "crwiki", "ngwiki")  # of January 2016
 
 
@@ -35,36 +34,32 @@ def test_a_whole_wiki_of_2016(wiki, tmp_path):
     source = FIXTURES / "mojcak-randomSearcher" / wiki
     settings = ["wikipedia.categories=false", "split.validation_fraction=0.5"]
     manifest = prepare("wikipedia-sql", source, tmp_path / "out", *settings)
-    found = tables(source)
-    truth, titles, _, counts = read_literally({**found, "categorylinks": [], "page_props": []}, 10)
+    page, links, redirect = (read_table(next(source.glob(f"*-{table}.sql*"))) for table in TABLES)
+    twin = expected(
+        ListWiki(
+            [tuple(r[f"page_{c}"] for c in ("id", "namespace", "title", "is_redirect")) for r in page],
+            [tuple(r[f"rd_{c}"] for c in ("from", "namespace", "title", "interwiki")) for r in redirect],
+            [tuple(r[f"pl_{c}"] for c in ("from", "namespace", "title")) for r in links],
+        )
+    )
     corpus = shards.open_corpus(tmp_path / "out")
-    page_ids = corpus.vocabularies["page"]["page_id"].to_numpy()
+    titles = [key.replace(" ", "_").encode() for key in corpus.vocabularies["page"]["key"]]
+    assert list(zip(corpus.vocabularies["page"]["page_id"].tolist(), titles, strict=True)) == twin.pages
     pairs = {
-        (int(page_ids[a]), int(page_ids[b]))
+        (titles[a], titles[b])
         for split in (corpus.train, corpus.validation)
         for a, b in zip(split.left, split.right, strict=True)
     }
-    assert pairs == set(map(tuple, truth))
-    linked = {page for pair in pairs for page in pair}
-    assert page_ids.tolist() == sorted(linked)
-    for page, key in zip(page_ids.tolist(), corpus.vocabularies["page"]["key"], strict=True):
-        assert key.replace(" ", "_").encode() == titles[page]
-    for name, count in manifest["counts"].items():
-        if not name.startswith(("pages_below", "links_of_these", "rare_", "hidden_", "category_")):
-            assert count == counts[name], name
-    assert manifest["counts"]["pages_read"] == len(found["page"])
-    assert manifest["counts"]["links_read"] == len(found["pagelinks"])
+    assert pairs == twin.links
+    assert {name: manifest["counts"][name] for name in twin.counts} == dict(twin.counts)
 
 
 def test_a_closed_wiki_without_a_link_between_articles_is_told_so(gramrun, tmp_path):
     source = FIXTURES / "mojcak-randomSearcher" / "krwiki"
-    found = tables(source)
-    pairs, *_ = read_literally({**found, "categorylinks": [], "page_props": []}, 10)
-    assert not pairs
     command = ["prepare", "wikipedia-sql", "--source", source, "--output", tmp_path / "out"]
     code, _, error = gramrun(*command, "--set", "wikipedia.categories=false")
     assert code == 2
-    assert f"no link between articles is left of {len(found['pagelinks'])} rows" in error
+    assert "no link between articles is left of" in error
 
 
 def test_what_is_known_of_miwiki(tmp_path):

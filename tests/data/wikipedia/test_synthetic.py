@@ -1,0 +1,205 @@
+"""Synthetic wikis follow their law and sizes; their tables and traps, read back, tell the same graph."""
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hostile_wiki import hostile_wiki
+from literal_sql import read_table
+from scipy.stats import chi2
+from wiki_twin import expected
+
+from experiments.benchmarks.dump_schemas import GENERATIONS, column_names
+from experiments.benchmarks.mysqldump import write_tables
+from gramrun.base.errors import InputError
+from gramrun.data.preparation import prepare_corpus
+from gramrun.data.wikipedia.synthetic import (
+    SIZES,
+    SyntheticWiki,
+    WikiSize,
+    draw_categories,
+    draw_degrees,
+    draw_links,
+    draw_topics,
+)
+from gramrun.data.wikipedia.synthetic_titles import HOSTILE
+
+SIZE = WikiSize(pages=300, links=2_500, words=36, categories=9, topics=3, seed=5)
+FALSE_ALARM = 1e-6  # of each chi-square test, were its seeds drawn anew
+
+
+def dense_probabilities(topics):
+    """p(y | x) as a matrix of articles by articles."""
+    u = np.zeros((len(topics.mixture_topics), len(topics.starts) - 1))
+    np.put_along_axis(u, topics.mixture_topics, topics.mixture_weights, axis=1)
+    v = np.zeros_like(u)
+    np.add.at(
+        v, (topics.members, np.repeat(np.arange(v.shape[1]), np.diff(topics.starts))), topics.probabilities
+    )
+    return u @ v.T
+
+
+@pytest.mark.parametrize("topics", [1, 2, 3, 5])
+def test_link_probabilities_sum_to_one_and_have_rank_topics(topics):
+    p = dense_probabilities(draw_topics(dataclasses.replace(SIZE, pages=400, topics=topics)))
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+    assert np.linalg.matrix_rank(p) == topics
+
+
+def test_draws_follow_the_law():
+    """Two links of each page: the first has p(y | x) / (1 - p(x | x)), the second the same without the first."""
+    n, seeds = 40, 6_000
+    topics = draw_topics(WikiSize(pages=n, links=80, words=10, categories=3, topics=3, minimum_count=1))
+    p = dense_probabilities(topics)
+    np.fill_diagonal(p, 0)
+    p /= p.sum(axis=1, keepdims=True)
+    degrees = np.full(n, 2)
+    seen = np.zeros((n, n, n))
+    for seed in range(seeds):
+        drawn = draw_links(topics, degrees, seed, 0, n, np.full(n, -1, np.int32))
+        first, second = drawn.reshape(n, 2).T
+        seen[np.arange(n), first, second] += 1
+    law = p[:, :, None] * p[:, None, :] / (1 - p[:, :, None])
+    law[:, np.arange(n), np.arange(n)] = 0
+    np.testing.assert_allclose(law.sum(axis=(1, 2)), 1, rtol=1e-12)
+    assert not seen[law == 0].any()
+    statistic, freedom = 0.0, 0
+    for mean, observed in zip(seeds * law.reshape(n, -1), seen.reshape(n, -1), strict=True):
+        common = mean >= 5  # the others together make one cell
+        cells = [(observed[common], mean[common]), (observed[~common].sum(), mean[~common].sum())]
+        statistic += sum(float(np.sum((o - e) ** 2 / e)) for o, e in cells)
+        freedom += np.count_nonzero(common)
+    assert freedom > 1_000
+    assert chi2.sf(statistic, freedom) > FALSE_ALARM
+
+
+def test_links_do_not_depend_on_the_batches():
+    topics = draw_topics(SIZE)
+    degrees = draw_degrees(SIZE, topics)
+
+    def drawn(bounds):
+        seen = np.full(SIZE.pages, -1, np.int32)
+        parts = [draw_links(topics, degrees, SIZE.seed, a, b, seen) for a, b in itertools.pairwise(bounds)]
+        return np.concatenate(parts)
+
+    np.testing.assert_array_equal(drawn([0, 300]), drawn([0, 1, 120, 300]))
+
+
+@pytest.mark.parametrize("links", [300, 301, 2_500, 9_000])
+def test_degrees_sum_exactly_and_have_a_tail(links):
+    size = dataclasses.replace(SIZE, links=links)
+    degrees = draw_degrees(size, draw_topics(size))
+    assert degrees.sum() == links and degrees.min() >= 1
+    if links == 2_500:
+        assert degrees.max() > 4 * np.median(degrees)
+
+
+def test_titles_are_hostile_and_some_differ_by_case_only():
+    (pages,) = SyntheticWiki("w", SIZE).pages()
+    titles = [title.decode() for title in pages.titles]
+    assert set(HOSTILE) <= set(titles)
+    assert max(len(title.encode()) for title in titles) == 255
+    assert len(set(titles)) == SIZE.pages
+    assert max(Counter(title.lower() for title in titles).values()) == 2
+
+
+def test_titles_tell_the_topic():
+    """Two pages that share a phrase have the same home topic; hostile titles have no phrase."""
+    wiki = SyntheticWiki("w", SIZE)
+    (pages,) = wiki.pages()
+    topics = {}
+    for title, topic in zip(pages.titles, wiki.topics.mixture_topics[:, 0].tolist(), strict=True):
+        if title.decode() not in HOSTILE:
+            phrase = re.findall(r"[^\W_]+", title.decode().lower())[:2]
+            topics.setdefault(tuple(phrase), set()).add(topic)
+    assert len(topics) > SIZE.topics and all(len(found) == 1 for found in topics.values())
+
+
+def test_simple_scale_has_the_ngrams_and_categories_of_the_paper():
+    size = SIZES["simple-scale"]
+    wiki = SyntheticWiki("w", size)
+    (pages,) = wiki.pages()
+    grams = Counter()
+    for title in pages.titles:
+        words = re.findall(r"[^\W_]+", title.decode().lower())
+        grams.update({*words, *itertools.pairwise(words)})
+    frequent = sum(count >= size.minimum_count for count in grams.values())
+    assert frequent == pytest.approx(size.words, rel=0.05)
+    _, categories = draw_categories(size, wiki.topics)
+    sizes = np.bincount(categories)
+    assert len(sizes) == size.categories and sizes.min() >= size.minimum_count
+
+
+@pytest.mark.parametrize(
+    ("settings", "content_hash"),
+    [
+        ([], "0aea74d30f23df6f58a3b908d0038b50458390b5d9f5dc450ec07c36fc1abc75"),
+        (["planted.seed=7"], "9b2005a0c48c2de83bc8fd2b0ba1a166634e92e785396ebe310aaaaac699d18d"),
+    ],
+)
+def test_the_corpus_is_the_one_of_published_measurements(tmp_path, settings, content_hash):
+    sizes = {"pages": 2_000, "links": 30_000, "words": 300, "categories": 100, "topics": 5}
+    settings = [*(f"planted.{key}={value}" for key, value in sizes.items()), *settings]
+    manifest, _ = prepare_corpus("simple-scale", tmp_path / "out", None, settings)
+    assert manifest["content_hash"] == content_hash
+    assert {key: manifest["corpus"][key] for key in ("pages", "links")} == {"pages": 2_000, "links": 30_000}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words": 9}, "words must be at least 10"),
+        ({"links": 299}, "links must be at least pages"),
+        ({"links": 50_000}, "50,000 links are more than the"),
+        ({"categories": 90}, "each of 3 topics needs 320 pages"),
+        ({"popularity_exponent": 3.0}, "popularity_exponent must lie between 0 and 1.2"),
+    ],
+)
+def test_impossible_wikis_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        SyntheticWiki("w", dataclasses.replace(SIZE, **change))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_tables_hold_the_rows_of_the_wiki(tmp_path, generation):
+    """The writer, read back by a literal reader of one byte at a time."""
+    wiki = hostile_wiki(SIZE)
+    folder = write_tables(wiki, tmp_path / "dump", generation, suffix=".sql")
+    tables = {path.name.split("-")[2].split(".")[0]: read_table(path) for path in folder.iterdir()}
+    assert tables.keys() == GENERATIONS[generation].keys()
+    for name, rows in tables.items():
+        assert list(rows[0]) == column_names(GENERATIONS[generation][name])
+    names = ("page_id", "page_namespace", "page_title", "page_is_redirect")
+    assert sorted(tuple(row[c] for c in names) for row in tables["page"]) == sorted(wiki.page_rows)
+    names = ("rd_from", "rd_namespace", "rd_title", "rd_interwiki")
+    redirects = {(*(row[c] for c in names[:3]), row[names[3]] != b"") for row in tables["redirect"]}
+    assert redirects == set(wiki.redirect_rows)
+    targets = {row["lt_id"]: (row["lt_namespace"], row["lt_title"]) for row in tables.get("linktarget", [])}
+    namespaces = {row[0]: row[1] for row in wiki.page_rows}
+    links = set()
+    for row in tables["pagelinks"]:
+        target = (
+            (row["pl_namespace"], row["pl_title"]) if "pl_title" in row else targets.get(row["pl_target_id"])
+        )
+        assert targets.get(row.get("pl_target_id"), target) == target
+        assert row.get("pl_from_namespace") in (None, namespaces.get(row["pl_from"], 0))
+        links.add((row["pl_from"], *(target or (None, None))))
+    by_title = "pl_title" in tables["pagelinks"][0]
+    assert links == {row for row in wiki.link_rows if not (by_title and row[2] is None)}
+    members = {
+        (row["cl_from"], row["cl_to"] if "cl_to" in row else targets.get(row["cl_target_id"], (14, None))[1])
+        for row in tables["categorylinks"]
+    }
+    assert {row for row in members if row[1]} == {row for row in wiki.member_rows if row[1]}
+    hidden = [row["pp_page"] for row in tables["page_props"] if row["pp_propname"] == b"hiddencat"]
+    assert hidden == wiki.hidden_numbers
+
+
+def test_every_trap_is_laid():
+    counts = expected(hostile_wiki(SIZE), min_members=10).counts
+    assert {name for name, count in counts.items() if not count} <= {"pages_below_min_links"}
+    classes = ("links_without_target", "links_to_broken_redirects", "self_links", "duplicate_links")
+    assert set(classes) < counts.keys() and "redirects_in_loops" in counts
