@@ -1,7 +1,6 @@
-"""Commands in processes of their own that can be killed, starved and misled, and what they leave behind.
+"""Runs gramrun's `main` in processes that a test can kill or starve, and compares the files they leave.
 
-The processes are forked from one that has imported already what takes seconds to import, so that fifty of
-them are affordable. Each runs the program's own `main`, as a user's does.
+The processes are forked from one that has imported torch, so that each starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ PROCESSES.set_forkserver_preload(
      "gramrun.runs.figures", "torch._dynamo", "injection"]
 )  # fmt: skip
 
-# What a clock, a process or an editor meanwhile decided, and what follows from that.
-_OF_THIS_TIME = ("git_commit", "second", "started", "finished", "stopped", "command", "files", "checksum")
+# Keys whose values depend on the clock, the command or the state of the checkout.
+_VOLATILE = ("git_commit", "second", "started", "finished", "stopped", "command", "files", "checksum")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
     err: str
 
     def one_line(self) -> str:
-        """The line that the user sees."""
+        """The single line on stderr, without the program's name."""
         assert self.err.endswith("\n") and self.err.count("\n") == 1, self.err
         assert self.err.startswith("gramrun: ")
         return self.err.removeprefix("gramrun: ").rstrip()
@@ -64,7 +63,7 @@ class Command:
 
     def __init__(self, folder: Path, *arguments: object, before: Callable[[], None] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        # Pipes, which take what it says also where no file can be written.
+        # Pipes work where no file can be written.
         pipes = [PROCESSES.Pipe(duplex=False) for _ in range(3)]
         begun, *self.outputs = (here for here, _ in pipes)
         line = [str(argument) for argument in arguments]
@@ -78,35 +77,35 @@ class Command:
 
     @property
     def number(self) -> int:
-        """The process number."""
+        """The process id."""
         return self.process.pid
 
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process still runs."""
         return self.process.is_alive()
 
     def end(self) -> Outcome:
-        """Wait until it has ended."""
+        """Wait for the end."""
         self.process.join(120)
         assert self.process.exitcode is not None, "it hangs"
         texts = [_drained(output) for output in self.outputs]
         return Outcome(self.process.exitcode, *texts)
 
     def kill(self, signal_number: int = signal.SIGKILL) -> bool:
-        """Send it a signal and wait until it has ended; return whether that was what ended it."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended already
+        """Send a signal and wait; return whether the signal ended the process."""
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal_number)
         return self.end().code == -signal_number
 
     def wait_for(self, happened: Callable[[], object]) -> None:
-        """Wait for something that it does."""
+        """Poll until `happened()`; fail if the process ends first."""
         while not happened():
             assert self.running(), self.end()
             time.sleep(0.002)
 
 
 def _drained(output: Connection) -> str:
-    """What a process that has ended has written to a pipe."""
+    """All that an ended process wrote to a pipe."""
     with open(os.dup(output.fileno()), "rb") as file:
         return file.read().decode()
 
@@ -119,7 +118,7 @@ def _run(
     for descriptor, output in zip((1, 2), outputs, strict=True):
         os.dup2(output.fileno(), descriptor)
         output.close()
-    # The server's own were made for other files, and remember whether those can be sought.
+    # The fork server's stream objects belong to other files.
     sys.stdout, sys.stderr = (open(descriptor, "w", closefd=False) for descriptor in (1, 2))  # noqa: SIM115
     os.environ.pop("GRAMRUN_RAW", None)
     torch.set_num_threads(1)
@@ -147,14 +146,14 @@ def settings(*overrides: str) -> list[str]:
 
 
 def results(folder: Path) -> dict[str, Any]:
-    """The content of every file of a folder, by its path, without what a clock decided: litter would show."""
+    """The content of every file of a folder by its path, without volatile values."""
     return {
         str(file.relative_to(folder)): _content(file) for file in sorted(folder.rglob("*")) if file.is_file()
     }
 
 
 def assert_same(folder: Path, straight: dict[str, Any]) -> None:
-    """Check that a folder holds what an undisturbed command leaves."""
+    """Check that a folder equals the results of an undisturbed command; extra files fail."""
     found = results(folder)
     assert found.keys() == straight.keys(), found.keys() ^ straight.keys()
     different = {name: (found[name], straight[name]) for name in straight if found[name] != straight[name]}
@@ -164,22 +163,22 @@ def assert_same(folder: Path, straight: dict[str, Any]) -> None:
 def _content(file: Path) -> Any:
     match file.suffix:
         case ".json":
-            return _timeless(json.loads(file.read_text()))
+            return _stable(json.loads(file.read_text()))
         case ".jsonl":
-            return [_timeless(json.loads(line)) for line in file.read_text().splitlines()]
+            return [_stable(json.loads(line)) for line in file.read_text().splitlines()]
         case ".csv":
             with file.open() as rows:
-                return [_timeless(row) for row in csv.DictReader(rows)]
+                return [_stable(row) for row in csv.DictReader(rows)]
         case ".pt":
             return dict(_leaves(torch.load(file, weights_only=True)))
         case _:
             return file.read_bytes()
 
 
-def _timeless(value: Any) -> Any:
+def _stable(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {k: _timeless(v) for k, v in value.items() if not any(word in k for word in _OF_THIS_TIME)}
+    return {k: _stable(v) for k, v in value.items() if not any(word in k for word in _VOLATILE)}
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -195,10 +194,10 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def assert_whole(folder: Path) -> None:
-    """Check that nothing half-written can be taken for whole: what bears its last name can be read."""
+    """Check that every file with a final name can be read."""
     for file in folder.rglob("*"):
         if any(part.startswith(".") for part in file.relative_to(folder).parts):
-            continue  # what is being written
+            continue  # unfinished
         if file.name == shards.MANIFEST and (file.parent / "pairs").exists():
             shards.open_corpus(file.parent)
         elif file.suffix == ".json":
