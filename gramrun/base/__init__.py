@@ -1,1 +1,1 @@
-"""Errors, files, locks, interruption, provenance, processes: what every room uses."""
+"""Errors, files, locks, interruption, provenance and processes: what all other packages use."""

@@ -1,11 +1,11 @@
-"""Is there room for it? Refuse what does not fit before it starts, instead of being killed half-way.
+"""Available memory and disk, and checks that refuse a run that needs more before it starts.
 
-    available memory = min( the machine's, and for the process's control group and each group around it:
+    available memory = min( the machine's, and for the process's control group and each of its ancestors:
                             limit − usage + inactive file cache )
 
-A container or a batch job lives in a Linux control group: its limit can be far below the machine's memory,
-and whoever exceeds it is killed without a word. Usage counts the group's file cache too, of which the
-kernel drops the inactive part when it needs room.
+A container or a batch job runs in a Linux control group, whose limit can be far below the machine's memory;
+the kernel kills a process that exceeds it. Usage includes the group's file cache, whose inactive part the
+kernel can reclaim.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROOT = Path("/")
 
 
 def available_memory() -> int:
-    """Bytes of memory that this process can still take without swapping or being killed."""
-    return max(0, min(psutil.virtual_memory().available, *_control_group_rooms(), 2**63))
+    """Bytes of memory that this process can still allocate without swapping or being killed."""
+    return max(0, min(psutil.virtual_memory().available, *_control_groups_available(), 2**63))
 
 
 def available_disk(path: Path) -> int:
-    """Bytes free for a file at `path`, which need not exist yet, nor its folders."""
+    """Free bytes for a file at `path`; neither the file nor its folders need exist."""
     folder = path.absolute()
     while not folder.is_dir():
         folder = folder.parent
@@ -38,17 +38,17 @@ def available_disk(path: Path) -> int:
 def check_room(
     need_bytes: int, kind: Literal["memory", "disk"], *, what: str, remedy: str, path: Path | None = None
 ) -> None:
-    """Refuse what does not fit into what is available now.
+    """Check that enough memory or disk is available now.
 
     Args:
-        need_bytes: how much it takes.
-        kind: of what.
-        what: who needs it, in the plural, such as ``Gramian caches``.
-        remedy: what to do where it does not fit, such as ``set estimator.cache: item``.
-        path: for disk: the file or folder to be written.
+        need_bytes: the bytes needed.
+        kind: ``memory`` or ``disk``.
+        what: what needs them, in the plural, such as ``Gramian caches``.
+        remedy: the end of the message, such as ``set estimator.cache: item``.
+        path: for disk, the file or folder to be written.
 
     Raises:
-        ConfigError: when it does not fit.
+        ConfigError: when less is available.
     """
     if kind == "disk":
         assert path is not None
@@ -61,10 +61,10 @@ def check_room(
 def check_available(
     need_bytes: int, available: int, kind: str, *, what: str, remedy: str, where: str = ""
 ) -> None:
-    """Refuse what needs more of a `kind` of room than so many bytes.
+    """Like `check_room`, for a given number of available bytes.
 
     Raises:
-        ConfigError: when it does, in the words of `check_room`.
+        ConfigError: when less is available.
     """
     if need_bytes > available:
         raise ConfigError(
@@ -74,7 +74,7 @@ def check_available(
 
 
 def size_text(count: float) -> str:
-    """A number of bytes for human eyes, in powers of 1000."""
+    """A number of bytes for display, in powers of 1000."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -83,14 +83,14 @@ def size_text(count: float) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A duration, roughly."""
+    """A rounded duration for display."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _control_group_rooms() -> Iterator[int]:
-    """What is left below each memory limit that binds this process; nothing outside Linux."""
+def _control_groups_available() -> Iterator[int]:
+    """Bytes below each memory limit of this process's control groups; empty outside Linux."""
     for line in _text(_ROOT / "proc/self/cgroup").splitlines():
         # hierarchy:controllers:path, with an empty list of controllers in version 2
         _, controllers, group = line.split(":", 2)
@@ -101,14 +101,14 @@ def _control_group_rooms() -> Iterator[int]:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
-        # In a container the path can be the host's while the mount's root is the container's own group: then
-        # only the root, the last of the groups around, is found, and it is the one that counts.
+        # In a container the path can be the host's while the mount's root is the container's own group. Then
+        # only the root, the last ancestor, exists, and its limit is the one that applies.
         inner = Path(group.lstrip("/"))
-        for around in (inner, *inner.parents):
-            yield from _room(mount / around, *names)
+        for ancestor in (inner, *inner.parents):
+            yield from _group_available(mount / ancestor, *names)
 
 
-def _room(group: Path, limit: str, usage: str, cache: str) -> Iterator[int]:
+def _group_available(group: Path, limit: str, usage: str, cache: str) -> Iterator[int]:
     most, used = _text(group / limit).strip(), _text(group / usage).strip()
     if most.isdigit() and used.isdigit():  # "max" is no limit
         statistics = dict(

@@ -1,16 +1,16 @@
-"""The errors that a user may see. Every other exception is a bug and keeps its traceback.
+"""The errors that a user may see. Any other exception is a bug and keeps its traceback.
 
-The command line prints a `GramrunError` as one line on stderr (what is wrong, where, what to do)
-and leaves with its `exit_code`; the traceback appears only under ``--debug``.
+The command line prints a `GramrunError` as one line on stderr (what is wrong, where, what to do) and exits
+with its `exit_code`; ``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
 
-LONGEST_LINE = 1_000  # characters of a message; a damaged file may quote itself at any length
+LONGEST_LINE = 1_000  # characters of a message; it may quote a damaged file
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, the shell's own convention
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class GramrunError(Exception):
@@ -30,11 +30,11 @@ class ConfigError(InputError):
 
 
 class RunError(GramrunError):
-    """A run that started well and cannot go on: a full disk, NaN in training, a lost network."""
+    """A failure while running: a full disk, NaN in training, a lost process."""
 
 
 def one_line(error: BaseException | str) -> str:
-    """What an error says, as one line that a terminal can show: no control characters, no endless quotes."""
+    """An error's message as one line of bounded length, with control characters escaped."""
     words = " ".join(str(error).split())
     shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
     half = LONGEST_LINE // 2

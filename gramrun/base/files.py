@@ -1,9 +1,9 @@
-"""Writing files and folders whole or not at all, and noticing what has changed since.
+"""Files and folders written whole or not at all, checksums, and the schema versions of files.
 
-A file is recorded as its size and SHA-256. A JSON object carries the SHA-256 of its own content, in the field
-``checksum``: of the content and not of the text, so that it may be laid out anew. Objects without that field
-are older than it, and are taken as they are. Its rule must stay as it is under every schema number: a newer
-file is to be refused for its number, and not as damaged.
+A file is recorded as its size and SHA-256. A JSON object carries the SHA-256 of its content in the field
+``checksum``; the hash is of the content, so the text may be formatted anew. Objects without the field are
+older and are accepted. This rule must stay the same under every schema version: a newer file is refused for
+its version, not as damaged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gramrun import __version__
 from gramrun.base.errors import InputError, RunError
 
 CHECKSUM = "checksum"
 _HEX_DIGITS = 2 * hashlib.sha256().digest_size
 
-# The name under which a process writes what is not whole yet: .NAME.PROCESS.partial, or with NAME's suffix.
+# The name of an unfinished file: .NAME.PROCESS.partial, or with NAME's suffix.
 _PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
 
 
@@ -32,9 +33,9 @@ _PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success sync it, move it into place, and sync its folder.
 
-    Whatever moment the machine stops at, `path` is then the old file or the whole new one. On any exception,
-    Ctrl-C included, the temporary file is removed and `path` is untouched. What a killed process left behind
-    is removed by the next one that writes the same file.
+    At any moment `path` is either the old file or the whole new one, even if the machine stops. On any
+    exception, including Ctrl-C, the temporary file is removed and `path` is untouched. Temporary files of
+    killed processes are removed by the next process that writes the same file.
 
     Raises:
         RunError: when the disk is full or the folder cannot be written.
@@ -42,7 +43,7 @@ def new_file(path: Path) -> Iterator[Path]:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_orphans(path)
-        # The suffix stays last: writers choose their format by it.
+        # The suffix stays last: some writers choose their format by it.
         temporary = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
         try:
             yield temporary
@@ -58,8 +59,8 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`; on success move it into place, replacing `path`.
 
-    On any exception the temporary folder is removed and `path` is untouched. What a killed process left
-    behind is removed by the next one that writes the same folder.
+    On any exception the temporary folder is removed and `path` is untouched. Temporary folders of killed
+    processes are removed by the next process that writes the same folder.
 
     Raises:
         RunError: when the disk is full or the folder cannot be written.
@@ -87,9 +88,9 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_orphans(path: Path) -> None:
-    """Remove what processes that were killed while writing `path` left behind, and bring back the old one.
+    """Remove the temporary files of processes that were killed while writing `path`; restore the old folder.
 
-    A temporary name with this process's own number is an orphan too: numbers come round again.
+    A temporary name with this process's own number is an orphan too: the system reuses process numbers.
     """
     if _replaced(path).exists() and not path.exists():  # killed between the two renames of `new_folder`
         _replaced(path).rename(path)
@@ -97,7 +98,7 @@ def remove_orphans(path: Path) -> None:
 
 
 def remove_orphans_in(folder: Path) -> None:
-    """Remove what processes that were killed while writing any file of `folder` left behind there."""
+    """Remove the temporary files of processes that were killed while writing any file of `folder`."""
     _remove_partial(folder, ".*.partial*")
 
 
@@ -112,10 +113,10 @@ def _remove_partial(folder: Path, pattern: str) -> None:
 
 
 def sync_files(folder: Path) -> None:
-    """Have every file of `folder` on the disk, as it is now, and their names.
+    """Flush every file of `folder`, and the folder's entries, to the disk.
 
     Raises:
-        RunError: when the disk refuses.
+        RunError: when the disk reports an error.
     """
     with disk_errors(folder):
         for path in folder.iterdir():
@@ -126,7 +127,7 @@ def sync_files(folder: Path) -> None:
 
 
 def _sync_entries(folder: Path) -> None:
-    """Have the folder's names on the disk: a rename alone may be undone by a power failure."""
+    """Flush a folder's entries: a power failure can undo a rename that was not flushed."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -137,7 +138,7 @@ def _sync_entries(folder: Path) -> None:
 
 
 def _replaced(path: Path) -> Path:
-    """Where a folder stays for the moment in which its successor takes its place."""
+    """The name of the old folder between the two renames of `new_folder`."""
     return path.with_name(f".{path.name}.replaced")
 
 
@@ -153,7 +154,7 @@ def _is_alive(process: int) -> bool:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an operating system's write error into one line that names the place."""
+    """Turn an `OSError` while writing into a `RunError` that names the path."""
     try:
         yield
     except OSError as error:
@@ -176,7 +177,7 @@ def sha256_of(path: Path) -> str:
 
 
 def recorded(path: Path) -> dict[str, int | str]:
-    """What `check_recorded` holds a file against: its ``bytes`` and ``sha256``.
+    """The size in ``bytes`` and the ``sha256`` of a file, for `check_recorded`.
 
     Raises:
         InputError: when the file cannot be read.
@@ -186,22 +187,22 @@ def recorded(path: Path) -> dict[str, int | str]:
 
 
 def is_record(value: object) -> bool:
-    """Whether it is what `recorded` gives; a file that somebody has edited may hold anything in its place."""
+    """Whether a value read from a file has the form that `recorded` returns."""
     return (
         isinstance(value, dict) and type(value.get("bytes")) is int and isinstance(value.get("sha256"), str)
     )
 
 
 def check_recorded(path: Path, expected: Mapping[str, Any], remedy: str) -> None:
-    """Check that a file is what `recorded` said of it.
+    """Check that a file has the size and SHA-256 that were recorded.
 
     Args:
         path: the file.
         expected: its ``bytes`` and ``sha256``.
-        remedy: what to do where it is not, for the message.
+        remedy: the end of the message.
 
     Raises:
-        InputError: when it is missing, cut short or changed.
+        InputError: when the file is missing, cut short or changed.
     """
     if not path.is_file():
         raise InputError(f"{path}: missing; {remedy}")
@@ -232,10 +233,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, remedy: str = "bring it back from a copy, or make it anew") -> dict[str, Any]:
-    """Read a JSON object, without its checksum, which must be right where there is one.
+    """Read a JSON object that `write_json` wrote, and verify its checksum if it has one.
 
     Raises:
-        InputError: when the file is missing or damaged; it ends with `remedy`.
+        InputError: when the file is missing or damaged; the message ends with `remedy`.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -254,7 +255,7 @@ def read_json(path: Path, remedy: str = "bring it back from a copy, or make it a
 
 
 def _misnamed(content: Mapping[str, Any]) -> list[str]:
-    """Keys that hold the checksum of all others: only damage can have given it such a name."""
+    """Keys that hold the checksum of all others: a checksum whose own key is damaged."""
     hashes = [k for k, v in content.items() if isinstance(v, str) and len(v) == _HEX_DIGITS]
     return [
         key for key in hashes if content[key] == _checksum({k: v for k, v in content.items() if k != key})
@@ -262,6 +263,32 @@ def _misnamed(content: Mapping[str, Any]) -> list[str]:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of a JSON object's content, as a reader finds it: keys are text, and in any order."""
+    """The SHA-256 of a JSON object's content, independent of the order of keys."""
     content = json.loads(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def check_schema(path: Path, found: object, known: int, remedy: str) -> None:
+    """Check that a file has the schema version that this gramrun reads.
+
+    Each kind of file has its own version, raised when its layout changes: prepared corpora
+    (`gramrun.data.shards`), checkpoints (`gramrun.runs.checkpoints`), run directories
+    (`gramrun.runs.directory`).
+
+    Args:
+        path: the file.
+        found: its schema version, as read from it.
+        known: the version that this gramrun writes.
+        remedy: what to do with a file of an older version.
+
+    Raises:
+        InputError: when the versions differ; for a newer one the remedy is a newer gramrun.
+    """
+    if type(found) is not int:  # True is an int too, and 1.0 equals 1
+        raise InputError(f"{path}: damaged: {str(found)[:40]!r} is no schema version; {remedy}")
+    if found != known:
+        maker, remedy = ("newer", "update gramrun") if found > known else ("older", remedy)
+        raise InputError(
+            f"{path}: schema version {found}, but gramrun {__version__} reads version {known}: "
+            f"{maker} code made it; {remedy}"
+        )

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at a safe moment: the loop asks, finishes its step, saves, and leaves."""
+"""Ctrl-C and SIGTERM: an exception with its own exit code, or a flag that a loop checks between steps."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from typing import NoReturn
 
 from gramrun.base.errors import EXIT_INTERRUPTED
 
-SECONDS_UNTIL_IT_COMES_AGAIN = 0.02
+SECONDS_UNTIL_RAISED_AGAIN = 0.02
 
 
 class Interrupted(BaseException):
-    """The user stopped a command; whatever can be resumed is saved.
+    """The user stopped a command.
 
-    No `Exception`, so that no library takes it for a fault of its own and goes on.
+    A `BaseException`, so that no library catches it as an ordinary error and continues.
     """
 
     exit_code = EXIT_INTERRUPTED
 
 
 def interrupt_with_one_line() -> None:
-    """From now on SIGINT and SIGTERM raise `Interrupted` in the main thread, to be told in one line.
+    """From now on SIGINT and SIGTERM raise `Interrupted` in the main thread.
 
-    Not `KeyboardInterrupt`, which does not pass through the command line's framework. Python
-    ignores what is raised inside a finalizer or a C library's callback (a compiler's, say) and
-    goes on: an interrupt lost there comes again a moment later. Objects that an interrupt left
-    half-made say nothing when they are finalized.
+    `KeyboardInterrupt` would be caught by the command line's framework. Python ignores exceptions inside
+    finalizers and callbacks of C libraries, so an interrupt that is lost there is raised again a moment
+    later. After an interrupt, finalizers of half-initialised objects report no errors.
     """
     arrived = threading.Event()
     report = sys.unraisablehook
@@ -39,27 +38,27 @@ def interrupt_with_one_line() -> None:
         arrived.set()
         raise Interrupted("interrupted; nothing half-written was left behind")
 
-    def come_again(unraisable: sys.UnraisableHookArgs) -> None:
+    def raise_again(unraisable: sys.UnraisableHookArgs) -> None:
         if issubclass(unraisable.exc_type, Interrupted):
-            signal.setitimer(signal.ITIMER_REAL, SECONDS_UNTIL_IT_COMES_AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, SECONDS_UNTIL_RAISED_AGAIN)
         elif not arrived.is_set():
             report(unraisable)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, interrupt)
-    sys.unraisablehook = come_again
+    sys.unraisablehook = raise_again
 
 
 @contextlib.contextmanager
 def deferred_interrupt(*, passed_on: bool = False) -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether SIGINT or SIGTERM has arrived.
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived.
 
-    The first signal is only remembered; a second one raises `Interrupted` at once. Outside of
-    the main thread, where Python allows no handlers, nothing is deferred.
+    The first signal only sets the flag; a second one raises `Interrupted` at once. Outside the main thread,
+    where Python allows no signal handlers, nothing is deferred.
 
     Args:
-        passed_on: whether a launcher passes on what the terminal may have sent already: a second
-            signal is then no second wish, and is remembered too.
+        passed_on: True under torchrun, which forwards the signal that the terminal has sent already; a
+            repeat is then not a second Ctrl-C.
     """
     arrived = threading.Event()
 

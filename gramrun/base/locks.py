@@ -1,9 +1,9 @@
-"""One writer at a time: a lock beside what is written, which says who holds it.
+"""One writer at a time: a lock file beside the output, which names the process that holds it.
 
-The lock is the kernel's own (flock, by way of the library filelock) on a hidden file ``.NAME.lock`` beside
-NAME, so that a folder may be replaced while it is locked. The kernel frees it however its process ends, also
-by ``kill -9``; the file that such a process leaves behind is taken over and removed by the next. On a file
-system without kernel locks, the library's own stand in.
+The lock is a kernel lock (flock, through the library filelock) on the hidden file ``.NAME.lock`` beside NAME,
+so that a folder can be replaced while it is locked. The kernel releases it when its process ends, also by
+``kill -9``; the next process takes over a file left behind. On a file system without kernel locks, filelock
+falls back to soft locks.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from gramrun.base.errors import InputError
 from gramrun.base.files import disk_errors
 from gramrun.base.provenance import command, now
 
-# Long enough for a lock that is just being given back, too short to be noticed.
+# Enough for another process to finish releasing a lock.
 _SECONDS = 0.3
-_SECONDS_BETWEEN_LOOKS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait_seconds: float = _SECONDS) -> Iterator[None]:
-    """Keep all others that ask for it from `path`, a file or a folder, which need not exist.
+    """Hold the exclusive lock of a file or folder, which need not exist.
 
-    When the lock is given back, nothing of it is left: neither its file nor folders that only it needed.
+    On release, the lock file and the folders that were made for it are removed.
 
     Args:
-        path: what will be written.
+        path: the file or folder to be written.
         wait_seconds: how long to wait for another process.
 
     Raises:
-        InputError: when another process holds the lock: which, with what command, and since when.
-        RunError: when the lock cannot be made, as nothing can be written there.
+        InputError: when another process holds the lock; the message names it, its command and its start.
+        RunError: when the lock file cannot be written.
     """
     place = path.resolve()
-    file = place.parent / f".{place.name}.lock"  # unlike with_name, also of the root, which has no name
+    file = place.parent / f".{place.name}.lock"
     made = [folder for folder in file.parents if not folder.exists()]
     lock = FileLock(file)
     try:
         with disk_errors(path):
             file.parent.mkdir(parents=True, exist_ok=True)
             try:
-                lock.acquire(timeout=wait_seconds, poll_interval=_SECONDS_BETWEEN_LOOKS)
+                lock.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
             except Timeout:
                 raise InputError(
                     f"{path}: is being written by {_holder(file)}; wait until that has ended, or stop it"
                 ) from None
-            if not isinstance(lock, SoftFileLock):  # whose file is the lock, and has its own content
+            if not isinstance(lock, SoftFileLock):  # a soft lock is its file's content
                 file.write_text(json.dumps(_description()), encoding="utf-8")
         yield
     finally:
         if lock.is_locked:
-            # First, while it is held: who waits for this file sees that its name is gone, and looks again.
-            with contextlib.suppress(OSError):  # the folder may be gone, or read-only now
+            # Unlink before release: a waiting process then sees that the file is gone, and retries.
+            with contextlib.suppress(OSError):  # the folder may be gone, or read-only
                 file.unlink(missing_ok=True)
             lock.release()
         for folder in made:
-            with contextlib.suppress(OSError):  # used, or gone
+            with contextlib.suppress(OSError):  # not empty, or gone
                 folder.rmdir()
 
 
@@ -72,7 +72,7 @@ def _description() -> dict[str, str | int]:
 
 
 def _holder(file: Path) -> str:
-    """Who holds a lock, in words; its file may be another program's, or in the middle of being written."""
+    """The process that holds a lock, for messages; its file may be foreign or half-written."""
     try:
         holder = json.loads(file.read_text(encoding="utf-8"))
         return "process {process} on {host} since {since} ({command})".format(**holder)

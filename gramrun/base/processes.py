@@ -1,15 +1,15 @@
-"""Several processes that train one model together, as torchrun starts them (torch.distributed).
+"""Data-parallel training by N processes that torchrun starts (torch.distributed).
 
 Every process holds a whole replica of the parameters, the optimizer and the estimators, and the same streams
-of batches, which are functions of (seed, step). Each embeds its own part of a batch; then they exchange
-what the others need, and all make the same update, so that replicas stay equal to the last bit:
+of batches, which are functions of (seed, step). Each process embeds its own part of a batch; they exchange
+what the others need, and all make the same update, so replicas stay equal to the last bit:
 
-    Gramian batch B     each process the mean rank-one term M_p of its |B|/N members; (1/N) sum_p M_p is
-                        that of B. k² numbers, whatever |B|. Estimators with caches get the rows instead.
-    gradient batch B'   each process the gradient of 1/N of the mean over its |B'|/N pairs; their sum is that
-                        over B'. Tables' gradients travel as those of the bags: B' rows, whatever the tables.
+    Gramian batch B     process p computes the mean rank-one term M_p of its |B|/N members; (1/N) sum_p M_p
+                        is that of B. This exchanges k² numbers. Estimators with caches gather the rows.
+    gradient batch B'   process p computes the gradient of 1/N of the mean over its |B'|/N pairs; the sum is
+                        that over B'. Tables exchange the gradients of bags: |B'| rows, not whole tables.
 
-gloo carries what lies on the CPU, nccl what lies on GPUs, one a process.
+gloo exchanges tensors on the CPU, nccl those on GPUs, one GPU per process.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from gramrun.base.errors import GramrunError, RunError
-from gramrun.base.launched import environment_number, process_count
+from gramrun.base.torchrun import environment_number, process_count
 
 T = TypeVar("T")
 
-# How long a process waits for another that lives but says nothing. The first one evaluates while the others
-# wait, so this is more than an evaluation takes. A process that has died is noticed at once.
-_PATIENCE = timedelta(hours=1)
+# The timeout of an exchange. The first process evaluates while the others wait, so it exceeds the time of an
+# evaluation. A process that has died is noticed at once.
+_TIMEOUT = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Processes:
     """The processes of a run, seen from one of them. All must call the same methods in the same order.
 
     Attributes:
-        rank: which this one is, from 0.
-        count: N, how many there are; with 1 nothing is exchanged, and tensors are given back as they are.
+        rank: the number of this process, from 0.
+        count: N; with 1 nothing is exchanged, and tensors are returned as they are.
     """
 
     rank: int = 0
@@ -54,36 +54,36 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and messages."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     @property
     def here(self) -> int:
-        """How many of them run on this machine, as torchrun says."""
+        """How many of the processes run on this machine."""
         return 1 if self.count == 1 else environment_number("LOCAL_WORLD_SIZE", self.count)
 
     def part(self, length: int) -> slice:
-        """Which of `length` rows are this process's: contiguous, in order of ranks, as even as can be."""
+        """This process's part of `length` rows: contiguous, in order of ranks, of nearly equal size."""
         return slice(self.rank * length // self.count, (self.rank + 1) * length // self.count)
 
     def share(self, rows: Tensor) -> Tensor:
-        """What this process has to do of rows that all of them know."""
+        """This process's part of rows that all processes have."""
         return rows[self.part(len(rows))]
 
     @torch.no_grad()
     def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes, which have equally many each: shape (N · rows, ...)."""
+        """The rows of all processes, equally many each: shape (N · rows, ...)."""
         if self.count == 1:
             return rows
         rows = rows.detach().contiguous()
         whole = rows.new_empty(self.count * len(rows), *rows.shape[1:])
-        with _others_at_work():
+        with _exchange_errors():
             dist.all_gather(list(whole.chunk(self.count)), rows)
         return whole
 
     @torch.no_grad()
     def gather_uneven(self, rows: Tensor) -> Tensor:
-        """As `gather`, for processes with different numbers of rows; costs one more exchange."""
+        """As `gather`, for different numbers of rows per process; costs one more exchange."""
         if self.count == 1:
             return rows
         lengths = [int(n) for n in self.gather(torch.tensor([len(rows)], device=rows.device))]
@@ -94,22 +94,22 @@ class Processes:
 
     @torch.no_grad()
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over the processes, elementwise: the same bits in all of them."""
+        """The elementwise sum over the processes, with the same bits in all of them."""
         if self.count == 1:
             return tensor
         total = tensor.detach().clone()
-        with _others_at_work():
+        with _exchange_errors():
             dist.all_reduce(total)
         return total
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over the processes, elementwise: the same bits in all of them."""
+        """The elementwise mean over the processes, with the same bits in all of them."""
         return self.sum(tensor) / self.count if self.count > 1 else tensor
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Replace the gradients of `parameters` by their sums over the processes.
 
-        Dense ones travel together. Of sparse ones, whose rows differ from process to process, all rows are
+        Dense gradients are summed in one exchange. Rows of sparse gradients differ by process, so they are
         gathered.
         """
         if self.count == 1:
@@ -127,22 +127,22 @@ class Processes:
                 p.grad = torch.sparse_coo_tensor(rows, values, p.grad.shape)
 
     def any(self, *here: bool) -> tuple[bool, ...]:
-        """Of each flag, whether it is set in any process, in one exchange: all get the same answers."""
+        """For each flag, whether any process has set it; one exchange."""
         if self.count == 1:
             return here
         return tuple(bool(total) for total in self.sum(torch.tensor(here, dtype=torch.float32)))
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make`, a function that only the first process calls, gives: something small, to all."""
+        """Broadcast the small result of `make`, which only the first process calls."""
         if self.count == 1:
             return make()
         made = [make() if self.first else None]
-        with _others_at_work():
+        with _exchange_errors():
             dist.broadcast_object_list(made, device=torch.device("cpu"))
         return made[0]  # type: ignore[return-value]
 
     def wait(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until all processes have called this."""
         self.any(False)
 
 
@@ -150,8 +150,8 @@ ALONE = Processes()
 
 
 @contextlib.contextmanager
-def _others_at_work() -> Iterator[None]:
-    """Say of an exchange that failed what a user can know: another process is gone."""
+def _exchange_errors() -> Iterator[None]:
+    """Turn a failed exchange into a `RunError`: another process is gone."""
     try:
         yield
     except RuntimeError as error:
@@ -161,23 +161,23 @@ def _others_at_work() -> Iterator[None]:
 
 
 def started_together() -> bool:
-    """Whether torchrun, or another launcher with its environment variables, has started several processes.
+    """Whether torchrun, or a launcher with the same environment variables, has started several processes.
 
     Raises:
-        InputError: when its variables hold no numbers.
+        InputError: when the variables hold no numbers.
     """
     if "RANK" not in os.environ or process_count() <= 1:
         return False
-    environment_number("RANK", 0)  # torch would refuse it in Python's words
+    environment_number("RANK", 0)  # checked here, as torch would raise a ValueError
     return True
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[Processes]:
-    """Meet the other processes that torchrun has started; alone where there are none.
+    """Join the process group of the processes that torchrun has started; a single process needs none.
 
-    An error in one process ends all. One process tells it; for the others, which fail because of it or in the
-    same way, this raises `SystemExit` without a word.
+    An error in one process ends all. The first process that fails reports the error; in the others this
+    raises `SystemExit` without a message.
 
     Raises:
         RunError: when the processes cannot find one another.
@@ -195,10 +195,10 @@ def joined() -> Iterator[Processes]:
             )
         torch.cuda.set_device(environment_number("LOCAL_RANK", 0))
     try:
-        store, rank, count = next(rendezvous("env://", timeout=_PATIENCE))
+        store, rank, count = next(rendezvous("env://", timeout=_TIMEOUT))
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
         exchange = PrefixStore("exchange", store)
-        dist.init_process_group(backend, store=exchange, rank=rank, world_size=count, timeout=_PATIENCE)
+        dist.init_process_group(backend, store=exchange, rank=rank, world_size=count, timeout=_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise RunError(f"the processes of this run cannot find one another: {reason}") from error
@@ -208,7 +208,7 @@ def joined() -> Iterator[Processes]:
         _ignore_signals()
         code = getattr(error, "exit_code", None)  # a `GramrunError` or an `Interrupted`
         interrupted = code is not None and not isinstance(error, GramrunError)
-        if (interrupted and rank > 0) or not _speaks_first(store, rank):
+        if (interrupted and rank > 0) or not _reports_error(store, rank):
             raise SystemExit(1 if code is None else code) from None
         raise
     finally:
@@ -216,14 +216,14 @@ def joined() -> Iterator[Processes]:
 
 
 def _ignore_signals() -> None:
-    """Let the launcher, which ends all when it sees one end, not interrupt one that is about to end."""
+    """Ignore the launcher's signals from now on; it terminates all processes as soon as one has ended."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
-def _speaks_first(store: Store, rank: int) -> bool:
-    """Whether no other process has told an error before this one; the first process is let go first."""
+def _reports_error(store: Store, rank: int) -> bool:
+    """Whether this process reports its error: no other has, and rank 0 had one second to do so."""
     try:
         for _ in range(10 if rank > 0 else 0):
             if store.check(["speaker"]):
@@ -231,4 +231,4 @@ def _speaks_first(store: Store, rank: int) -> bool:
             time.sleep(0.1)
         return bool(store.compare_set("speaker", "", str(rank)) == str(rank).encode())
     except RuntimeError:
-        return True  # where the store was lies in the first process, and that is gone
+        return True  # the store lived in the first process, which is gone

@@ -1,4 +1,4 @@
-"""How a result came about: what every manifest says of command, code, versions and machine."""
+"""Provenance in manifests: command, code, versions and machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gramrun import __version__
 
 
 def provenance() -> dict[str, Any]:
-    """What every manifest says of how a result came about: command, code, versions, machine."""
+    """A JSON-ready record of command, code, versions and machine."""
     packages = ("torch", "numpy", "pandas", "matplotlib")
     return {
         "command": command(),
@@ -35,8 +35,8 @@ def command() -> str:
 
 
 def _program() -> list[str]:
-    """How the running program is called from a shell."""
-    module = getattr(sys.modules["__main__"], "__spec__", None)  # None but for `python -m`
+    """The words that start the running program from a shell."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)  # set by `python -m` only
     if module is None or module.name == "gramrun.__main__":
         return ["gramrun"] if module else [Path(sys.argv[0]).name]
     return ["python", "-m", module.name.removesuffix(".__main__")]
@@ -53,7 +53,7 @@ def _git_commit() -> str | None:
     """The checkout's commit, with ``+changes`` where files differ from it; None outside a checkout."""
     here = Path(__file__).resolve().parents[1]
     if not (here.parent / ".git").exists():
-        return None  # installed, maybe into an environment inside a repository of the user's own
+        return None  # installed, perhaps inside a user's own repository
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
@@ -70,7 +70,7 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
-        pass  # not Linux: the platform module knows less, but something
+        pass  # not Linux
     return platform.processor() or platform.machine()
 
 

@@ -23,7 +23,7 @@ import typer
 
 from gramrun.base.errors import EXIT_FAILED, GramrunError, InputError, one_line
 from gramrun.base.interruption import Interrupted
-from gramrun.base.launched import environment_number, process_count
+from gramrun.base.torchrun import environment_number, process_count
 from gramrun.cli import data, results, training
 
 app = typer.Typer(

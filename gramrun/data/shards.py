@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gramrun.base.errors import InputError
-from gramrun.base.files import check_recorded, new_folder, read_json, write_json
-from gramrun.base.schema import check_schema
+from gramrun.base.files import check_recorded, check_schema, new_folder, read_json, write_json
 from gramrun.data.content import columns_of, describe, write_content
 from gramrun.data.corpus import Corpus, Feature, Pairs, Side, SplitCorpus
 from gramrun.data.manifest import REMEDY, UNREADABLE, check_arrays, check_manifest, load_array

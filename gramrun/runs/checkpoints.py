@@ -20,10 +20,9 @@ import torch
 from torch import nn
 
 from gramrun.base.errors import ConfigError, InputError, RunError
-from gramrun.base.files import disk_errors, new_file, remove_orphans_in, sync_files
-from gramrun.base.json_lines import is_number
+from gramrun.base.files import check_schema, disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.base.processes import Processes
-from gramrun.base.schema import check_schema
+from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
 from gramrun.runs.lifecycle import identity
 

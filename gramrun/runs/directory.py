@@ -26,6 +26,7 @@ from typing import Any, Generic, TypeVar
 from gramrun.base.errors import InputError
 from gramrun.base.files import (
     check_recorded,
+    check_schema,
     disk_errors,
     is_record,
     new_file,
@@ -33,8 +34,7 @@ from gramrun.base.files import (
     recorded,
     write_json,
 )
-from gramrun.base.json_lines import REMEDY, read_records
-from gramrun.base.schema import check_schema
+from gramrun.base.records import REMEDY, read_records
 from gramrun.config import BaselineConfig, RunConfig
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"

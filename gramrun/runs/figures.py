@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json
-from gramrun.base.json_lines import REMEDY, is_number, read_table
+from gramrun.base.records import REMEDY, is_number, read_table
 from gramrun.config import RunConfig
 from gramrun.gramian import bounds
 from gramrun.runs import directory as run_directory

@@ -26,7 +26,7 @@ import yaml
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json
-from gramrun.base.json_lines import REMEDY, read_table
+from gramrun.base.records import REMEDY, read_table
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import dump_config
 from gramrun.runs.directory import CONFIG, EVALUATION, RunDirectory

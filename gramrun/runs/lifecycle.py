@@ -19,9 +19,9 @@ from gramrun.base.files import (
     write_text,
 )
 from gramrun.base.interruption import Interrupted
-from gramrun.base.json_lines import REMEDY, is_number
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
+from gramrun.base.records import REMEDY, is_number
 from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config.loading import config_hash, dump_config, load_config
 from gramrun.data.corpus import SplitCorpus

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gramrun.base.csv_rows import append_rows, keep_rows
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.interruption import deferred_interrupt
+from gramrun.base.records import append_rows, keep_rows
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config.loading import config_hash
 from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM

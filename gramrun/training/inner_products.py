@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gramrun.base.csv_rows import append_rows, keep_rows
+from gramrun.base.records import append_rows, keep_rows
 from gramrun.data.corpus import SplitCorpus
 from gramrun.model.embedding import embed_in_chunks
 from gramrun.model.towers import TwoTower

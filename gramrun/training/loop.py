@@ -11,7 +11,7 @@ import torch
 
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
-from gramrun.base.json_lines import is_number
+from gramrun.base.records import is_number
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.runs import checkpoints

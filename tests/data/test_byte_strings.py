@@ -1,11 +1,10 @@
-"""`ByteStrings` against lists of Python's bytes, and what numba does where it cannot keep its code."""
+"""`ByteStrings` against lists of Python's bytes."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gramrun.base import compiled
 from gramrun.data.byte_strings import ByteStrings, NotTextError
 
 LISTS = st.lists(st.binary(max_size=5), max_size=8)
@@ -34,28 +33,3 @@ def test_text_is_utf8_or_names_the_row():
     with pytest.raises(NotTextError, match=r"b'\\xc3' is not UTF-8") as caught:
         ByteStrings.of([b"a", b"\xc3", b"\xa9"]).text()  # together they would be
     assert caught.value.row == 1
-
-
-def test_functions_compile_where_no_folder_can_keep_them(monkeypatch):
-    kept = compiled.numba.njit
-
-    def njit(*arguments, **options):  # numba decorates functions of its own with it too
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return kept(*arguments, **options)
-
-    monkeypatch.setattr(compiled.numba, "njit", njit)
-    assert compiled.compiled(lambda number: number + 1)(2) == 3
-
-
-def test_code_of_changed_sources_is_dropped_and_of_unchanged_ones_kept(tmp_path):
-    """A kernel that another file inlines may change without numba's notice."""
-    source, kept = tmp_path / "a.py", tmp_path / "__pycache__" / "b.kernel.py311.nbi"
-    source.write_text("x = 1")
-    compiled.drop_stale_code(tmp_path)
-    kept.write_bytes(b"")
-    compiled.drop_stale_code(tmp_path)
-    assert kept.exists()
-    source.write_text("x = 22")
-    compiled.drop_stale_code(tmp_path)
-    assert not kept.exists()

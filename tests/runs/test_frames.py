@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramrun.base.errors import ConfigError, InputError
-from gramrun.base.json_lines import is_number, read_table
+from gramrun.base.records import is_number, read_table
 from gramrun.config import BaselineConfig
 from gramrun.config.loading import dump_config, load_config
 from gramrun.data.shards import open_corpus

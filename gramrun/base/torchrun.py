@@ -1,4 +1,4 @@
-"""What a launcher such as torchrun says in the environment of the processes that it starts."""
+"""The environment variables of torchrun and like launchers, readable without importing torch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from gramrun.base.errors import InputError
 
 
-def environment_number(name: str, otherwise: int) -> int:
-    """The whole number in an environment variable; `otherwise` where that is absent or empty.
+def environment_number(name: str, default: int) -> int:
+    """The whole number in an environment variable; `default` where it is absent or empty.
 
     Raises:
         InputError: when it holds anything else.
     """
-    text = os.environ.get(name) or str(otherwise)
+    text = os.environ.get(name) or str(default)
     try:
         return int(text)
     except ValueError:
@@ -24,9 +24,5 @@ def environment_number(name: str, otherwise: int) -> int:
 
 
 def process_count() -> int:
-    """How many processes were started together; 1 without a launcher.
-
-    Raises:
-        InputError: when ``WORLD_SIZE`` is no number.
-    """
+    """How many processes were started together; 1 without a launcher."""
     return environment_number("WORLD_SIZE", 1)
