@@ -63,11 +63,11 @@ class Processes:
         return 1 if self.count == 1 else environment_number("LOCAL_WORLD_SIZE", self.count)
 
     def part(self, length: int) -> slice:
-        """This process's part of `length` rows: contiguous, in order of ranks, of nearly equal size."""
+        """The rows of `length` that this process has: contiguous, in order of ranks, nearly equally many."""
         return slice(self.rank * length // self.count, (self.rank + 1) * length // self.count)
 
     def share(self, rows: Tensor) -> Tensor:
-        """This process's part of rows that all processes have."""
+        """The part of common rows that this process computes."""
         return rows[self.part(len(rows))]
 
     @torch.no_grad()
