@@ -1,15 +1,16 @@
-"""Tables of a mysqldump text file, of any size, as batches of typed columns.
+"""Tables of a mysqldump text file, of any size, as batches of typed columns in bounded memory.
 
-Columns are found by the names in CREATE TABLE (or in the INSERT, where it lists them), never by position.
-The file is read in chunks; a compiled tokenizer reads the rows of INSERT statements, of which only whole
-ones are taken from a chunk, so that memory does not grow with the length of a statement. What is neither
-CREATE TABLE nor INSERT is passed over. A file that is cut off or not a dump is refused, never guessed at.
+Columns are found by the names in CREATE TABLE (or in the INSERT, if it lists them), never by position.
+Statements other than CREATE TABLE and INSERT are skipped. A file that is cut off, damaged or not a dump is
+refused.
 
-Source: those that `sql_scanner`, `sql_statements` and `sql_tokenizer` name.
+Sources: ``client/mysqldump.cc`` of MySQL and MariaDB; MySQL 8.4 Reference Manual, sections 11.2 "Schema
+Object Names", 11.7 "Comments", 13 "Data Types", 15.1.20 "CREATE TABLE" and 15.2.7 "INSERT".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,21 +20,41 @@ import numpy as np
 
 from gramrun.base.errors import InputError
 from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.wikipedia import sql_tokenizer as tokenizer
-from gramrun.data.wikipedia.compressed import CHUNK_BYTES
-from gramrun.data.wikipedia.sql_scanner import Scanner
-from gramrun.data.wikipedia.sql_statements import InsertHead, Schema
-from gramrun.data.wikipedia.sql_values import GUARD_BYTES
+from gramrun.data.wikipedia import sql_rows
+from gramrun.data.wikipedia.compressed import CHUNK_BYTES, read_chunks
+from gramrun.data.wikipedia.sql_statements import INSERT, Insert, Schema, parse_create, parse_insert
 
-__all__ = ["Batch", "Schema", "read_schema", "read_table"]
+LARGEST_ROW_BYTES = 64 << 20  # MySQL's largest packet by default
+_LARGEST_HEAD_BYTES = 1 << 20  # of any other statement or comment: 4096 columns with names of 64 letters fit
 
-_KINDS = {"integer": tokenizer.INTEGER, "float": tokenizer.NUMBER, "bytes": tokenizer.BYTES}
-_EXPECTED = {"integer": "a 64-bit integer", "float": "a number", "bytes": "a string"}
-_WRONG = {
-    tokenizer.NO_ROW: "expected a row, found",
-    tokenizer.TOO_FEW_VALUES: "too few values in the row: it ends with",
-    tokenizer.TOO_MANY_VALUES: "too many values in the row: it goes on with",
-    tokenizer.NO_SEPARATOR: "expected a comma or semicolon after the row, found",
+# mysqldump writes its last line since version 10 (MySQL 4.1); an older file ends with its last INSERT.
+_HEADER = re.compile(rb"--\s+(?:(?:MySQL|MariaDB) dump (?!\d\.)|mysqldump)")
+_COMPLETED = re.compile(rb"--\s+Dump completed")
+
+_BLANKS = re.compile(rb"[\s;]*+")
+_COMMENT_START = re.compile(rb"#|/\*|--(?:[\x00-\x20]|\Z)")
+_COMMENT = re.compile(rb"/\*.*?\*/|(?!/)[^\n]*", re.DOTALL)
+_WORD = re.compile(rb"[A-Za-z]*+")
+# Possessive quantifiers, and no byte is scanned twice: an end that never comes costs linear time.
+_STATEMENT = re.compile(
+    rb"(?:[^'\"`#/;-]++|'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.|\"\")*+\"|`[^`]*+`|/\*.*?\*/|/(?!\*)"
+    rb"|--(?=[\x00-\x20])[^\n]*+|-(?!-[\x00-\x20])|\#[^\n]*+)*+;",
+    re.DOTALL,
+)
+_DELIMITER = re.compile(
+    rb"DELIMITER[ \t]+(?:;[ \t\r]*\n|.*?\nDELIMITER[ \t]+;[ \t\r]*\n)", re.IGNORECASE | re.DOTALL
+)
+# UPDATE and DELETE would change rows, and are refused.
+_SKIPPED = {"alter", "analyze", "begin", "change", "commit", "drop", "flush", "lock", "rollback", "set"}
+_SKIPPED |= {"start", "unlock", "use"}
+
+_KINDS = {"integer": sql_rows.INTEGER, "bytes": sql_rows.BYTES}
+_EXPECTED = {"integer": "a 64-bit integer", "bytes": "a string or number"}
+_FAULTS = {
+    sql_rows.NO_ROW: "expected a row, found",
+    sql_rows.TOO_FEW_VALUES: "too few values in the row: it ends with",
+    sql_rows.TOO_MANY_VALUES: "too many values in the row: it goes on with",
+    sql_rows.NO_SEPARATOR: "expected a comma or semicolon after the row, found",
 }
 
 
@@ -43,8 +64,8 @@ class Batch:
 
     Attributes:
         rows: how many.
-        columns: by name, for each column asked for: int64, shape (rows,), for integers; float64, shape
-            (rows,); or `ByteStrings`, without the dump's escapes. NULL is 0, 0.0 or empty.
+        columns: by name, for each requested column: int64, shape (rows,), for integers; `ByteStrings`
+            without the dump's escapes for all other types. NULL is 0 or empty.
         nulls: by name, bool, shape (rows,): which values are NULL; only for columns with a NULL in the batch.
     """
 
@@ -54,17 +75,19 @@ class Batch:
 
 
 def read_schema(path: Path, table: str | None = None) -> Schema:
-    """Read a file as far as the CREATE TABLE of `table`, or of the first table where None is given.
+    """Read the CREATE TABLE of `table`, or the first one of the file.
 
     Raises:
-        InputError: as `read_table`; a file that is cut off later is not noticed.
+        InputError: as `read_table`; damage that comes later in the file is not noticed.
     """
-    with closing(Scanner(path, CHUNK_BYTES, None)) as dump:
+    with closing(_Dump(path, CHUNK_BYTES, None)) as dump:
+        skipped = _Rows(dump, {})
         while (statement := dump.next_statement()) is not None:
-            if isinstance(statement, Schema) and table in (None, statement.table):
+            if isinstance(statement, Insert):
+                for _ in skipped.read(statement):
+                    pass
+            elif table in (None, statement.table):
                 return statement
-            if isinstance(statement, InsertHead):
-                dump.pass_insert()
         raise dump.without(table)
 
 
@@ -80,139 +103,252 @@ def read_table(
 
     Args:
         path: a dump; plain, gzip, bzip2 or Zstandard.
-        columns: the names of the columns to read. The others cost less, and their values' types are not
-            looked at.
-        table: the name of the table; the first one of the file where None is given.
-        on_read: gets how many bytes of the file have been read since it was last called.
-        chunk_bytes: of unpacked text that are read at once.
+        columns: the names of the columns to read. The types of the others are not checked.
+        table: the name of the table; by default the first one of the file.
+        on_read: called with the number of bytes of the file read since its last call.
+        chunk_bytes: how much unpacked text to read at once.
 
     Raises:
         InputError: the file cannot be read, is cut off, damaged or not a dump; it lacks the table or a
-            column; or a row does not fit the table. The batches before it have been given by then: what is
-            made of them holds only once the last one has come.
+            column; or a row does not fit the table. The error may come after batches have been yielded.
     """
-    with closing(Scanner(path, chunk_bytes, on_read)) as dump:
-        schema: Schema | None = None
-        rows: _Rows | None = None
+    with closing(_Dump(path, chunk_bytes, on_read)) as dump:
+        skipped, chosen = _Rows(dump, {}), None
         while (statement := dump.next_statement()) is not None:
-            if isinstance(statement, Schema):
-                if schema is None and table in (None, statement.table):
-                    schema = statement
-                    rows = _Rows(dump, schema, columns)
-            elif schema is None or rows is None or statement.table != schema.table:
-                dump.pass_insert()
-            else:
-                yield from rows.read(statement)
-        if rows is None:
+            if isinstance(statement, Insert):
+                if chosen is not None and statement.schema.table == chosen.table:
+                    yield from chosen.read(statement)
+                else:
+                    for _ in skipped.read(statement):
+                        pass
+            elif chosen is None and table in (None, statement.table):
+                missing = [name for name in columns if name not in statement.columns]
+                if missing:
+                    has = ", ".join(statement.columns)
+                    raise InputError(
+                        f"{path}: table {statement.table} has no column {missing[0]}; it has {has}"
+                    )
+                chosen = _Rows(dump, {name: statement.columns[name] for name in columns}, statement.table)
+        if chosen is None:
             raise dump.without(table)
-        yield from rows.flush()
+        yield from chosen.flush()
+
+
+class _Dump:
+    """The position in a dump, with the text around it.
+
+    Attributes:
+        text: uint8. Part of the unpacked file, then guard bytes.
+        position, end: where in `text` to go on, and where the file's bytes end.
+        tables: the schemas met so far, by name.
+    """
+
+    def __init__(self, path: Path, chunk_bytes: int, on_read: Callable[[int], object] | None) -> None:
+        self.path, self.chunk_bytes = path, chunk_bytes
+        self.text = np.full(sql_rows.GUARD_BYTES, sql_rows.GUARD, dtype=np.uint8)
+        self._guard = self.text
+        self.position = self.end = 0
+        self.tables: dict[str, Schema] = {}
+        self._chunks = read_chunks(path, chunk_bytes, on_read)
+        self._bytes_before = 0  # of the unpacked file, before `text`
+        self._needs_completion = self._is_completed = False
+
+    def close(self) -> None:
+        """Stop reading the file."""
+        self._chunks.close()
+
+    def more(self) -> bool:
+        """Drop the text before `position` and append a chunk; return False at the end of the file."""
+        kept = self.text[self.position : self.end]
+        if len(kept) > LARGEST_ROW_BYTES:
+            raise self.error(f"a single row is larger than {LARGEST_ROW_BYTES >> 20} MiB")
+        chunks: list[np.ndarray] = []
+        size = 0
+        # A row longer than a chunk is read again from its start: the text doubles to keep the time linear.
+        while size <= len(kept) and (chunk := next(self._chunks, None)) is not None:
+            chunks.append(np.frombuffer(chunk, dtype=np.uint8))
+            size += len(chunk)
+        self._bytes_before += self.position
+        self.position, self.end = 0, len(kept) + size
+        self.text = np.concatenate([kept, *chunks, self._guard])
+        return size > 0
+
+    def next_statement(self) -> Schema | Insert | None:
+        """Read the next CREATE TABLE, or the next INSERT as far as VALUES; None at the end of the file."""
+        while True:
+            self._take(_BLANKS)
+            while self.end - self.position < 3 and self.more():
+                pass
+            if self.position == self.end:
+                break
+            if _COMMENT_START.match(self._rest()):
+                comment = self._take(_COMMENT)[0]
+                self._needs_completion |= _HEADER.match(comment) is not None
+                self._is_completed |= _COMPLETED.match(comment) is not None
+                continue
+            self._is_completed = False
+            if (statement := self._statement()) is not None:
+                return statement
+        if self._needs_completion and not self._is_completed:
+            raise self.cut_off('it has no line "-- Dump completed" after the last statement')
+        return None
+
+    def error(self, what: str) -> InputError:
+        """Say what is wrong, and where in the unpacked file."""
+        return InputError(f"{self.path}: byte {self._bytes_before + self.position:,}: {what}")
+
+    def cut_off(self, what: str) -> InputError:
+        """Say that the file is not whole."""
+        return InputError(f"{self.path}: is cut off: {what}; download it again")
+
+    def without(self, table: str | None) -> InputError:
+        """Say that the file, read to its end, has no such table."""
+        if not self.tables:
+            return InputError(f"{self.path}: has no CREATE TABLE; is it a dump made by mysqldump?")
+        return InputError(f"{self.path}: holds table {', '.join(self.tables)}, not {table}")
+
+    def quoted(self) -> str:
+        """Quote the text at `position`, for a message."""
+        return repr(bytes(self._rest()[:40]).decode("utf-8", "replace"))
+
+    def _rest(self) -> memoryview:
+        return memoryview(self.text.data)[self.position : self.end]
+
+    def _take(self, pattern: re.Pattern[bytes]) -> re.Match[bytes]:
+        """Match at the position and move after the match; read on while there is none, or it may grow."""
+        while True:
+            rest = self._rest()
+            found = pattern.match(rest)
+            if found is None and len(rest) > _LARGEST_HEAD_BYTES:
+                raise self.error(f"no statement of mysqldump: {self.quoted()}; the file is damaged")
+            if (found is None or found.end() == len(rest)) and self.more():
+                continue
+            if found is None:
+                raise self.cut_off("it ends within a comment or statement")
+            self.position += found.end()
+            return found
+
+    def _statement(self) -> Schema | Insert | None:
+        """Read a CREATE TABLE, or an INSERT as far as VALUES; None for a statement that is skipped."""
+        start = self._bytes_before + self.position
+        word = bytes(self._take(_WORD)[0]).lower().decode("ascii")
+        self.position = start - self._bytes_before
+        if word in ("insert", "replace"):
+            return self._insert(self._take(INSERT))
+        if word == "create":
+            return self._create(self._take(_STATEMENT)[0])
+        if word == "delimiter":  # around a stored program
+            self._take(_DELIMITER)
+        elif word in _SKIPPED:
+            self._take(_STATEMENT)
+        elif bytes(self._rest()[:1]) == b"<":
+            raise self.error("is an HTML or XML page, not a dump; download it again")
+        else:
+            raise self.error(f"no statement of mysqldump: {self.quoted()}; the file is damaged")
+        return None
+
+    def _insert(self, found: re.Match[bytes]) -> Insert:
+        try:
+            return parse_insert(found, self.tables)
+        except ValueError as error:
+            raise self.error(str(error)) from error
+
+    def _create(self, statement: bytes) -> Schema | None:
+        try:
+            schema = parse_create(statement)
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        if schema is not None and self.tables.setdefault(schema.table, schema) != schema:
+            raise self.error(f"the table {schema.table} is created a second time, with other columns")
+        return schema
 
 
 class _Rows:
-    """The rows of one table that have been read and not yet given away."""
+    """Reads the rows of a table's INSERT statements into batches.
 
-    def __init__(self, dump: Scanner, schema: Schema, columns: Sequence[str]) -> None:
-        for name in columns:
-            if name not in schema.columns:
-                has = ", ".join(schema.columns)
-                raise InputError(f"{dump.path}: table {schema.table} has no column {name}; it has {has}")
-        self._dump = dump
-        self._schema = schema
-        self._columns = list(dict.fromkeys(columns))
-        self._rows_before = 0
-        self._rows = 0
-        self._allocate(0, 0)
+    Args:
+        dump: the file.
+        columns: "integer" or "bytes" by name: the columns to read.
+        table: the name of the table.
+    """
 
-    def read(self, head: InsertHead) -> Iterator[Batch]:
-        """Read the rows that follow, also of further INSERTs that begin alike."""
+    def __init__(self, dump: _Dump, columns: Mapping[str, str], table: str = "") -> None:
+        self.table = table
+        self._dump, self._columns = dump, columns
+        self._slots = {name: slot for slot, name in enumerate(columns)}
+        self._rows = self._rows_before = 0
+        self._capacity = max(dump.chunk_bytes // 32, 1)
+        self._allocate(dump.chunk_bytes)
+
+    def read(self, insert: Insert) -> Iterator[Batch]:
+        """Read the rows that follow."""
         dump = self._dump
-        names = self._names(head)
-        asked = [self._columns.index(name) if name in self._columns else -1 for name in names]
-        kinds = [
-            tokenizer.SKIPPED if slot < 0 else _KINDS[self._schema.columns[name]]
-            for name, slot in zip(names, asked, strict=True)
-        ]
-        plan = np.array(kinds, dtype=np.int64), np.array(asked, dtype=np.int64)
-        place = tokenizer.BEFORE_ROW
+        missing = [name for name in self._columns if name not in insert.columns]
+        if missing:
+            raise dump.error(f"an INSERT into table {self.table} has no values of column {missing[0]}")
+        unused = len(self._columns)
+        slots = np.array([self._slots.get(name, unused) for name in insert.columns], dtype=np.int64)
+        kinds = [_KINDS[self._columns.get(name, "bytes")] for name in insert.columns]
+        plan = np.array(kinds, dtype=np.int64), slots
+        state = sql_rows.BEFORE_ROW
         while True:
-            yield from self._make_room(smallest_row=2 * len(names) + 1)
-            why, dump.position, place, self._rows, column = tokenizer.read_rows(
-                dump.text, dump.position, dump.end, place, dump.prefix, *plan, self._rows, *self._arrays
+            yield from self._make_room(dump.end - dump.position)
+            why, dump.position, state, self._rows, column = sql_rows.read_rows(
+                dump.text, dump.position, dump.end, state, *plan, self._rows, *self._arrays
             )
-            if why == tokenizer.AT_STATEMENT:
+            if why == sql_rows.END_OF_STATEMENT:
                 return
-            if why != tokenizer.NEEDS_MORE:
-                raise self._error(why, names[column])
+            if why not in (sql_rows.NEEDS_TEXT, sql_rows.IS_FULL):
+                raise self._error(why, insert, insert.columns[column])
             yield from self.flush()
-            if not dump.more():
-                if place == tokenizer.BEFORE_STATEMENT:
-                    return
-                raise dump.cut_off(f"it ends within the rows of table {self._schema.table}")
+            if why == sql_rows.NEEDS_TEXT and not dump.more():
+                raise dump.cut_off(f"it ends within the rows of table {insert.schema.table}")
 
     def flush(self) -> Iterator[Batch]:
-        """Give the rows away, if there are any."""
+        """Yield the rows read so far, if there are any."""
         if not (rows := self._rows):
             return
         integers, offsets, strings, nulls = self._arrays
         columns: dict[str, np.ndarray | ByteStrings] = {}
-        for slot, name in enumerate(self._columns):
-            if (kind := self._schema.columns[name]) == "integer":
+        found: dict[str, np.ndarray] = {}
+        for slot, (name, kind) in enumerate(self._columns.items()):
+            if kind == "integer":
                 columns[name] = integers[slot, :rows].copy()
-                continue
-            ends = offsets[slot, : rows + 1].copy()
-            texts = ByteStrings(ends, strings[slot, : ends[-1]].copy())
-            columns[name] = texts if kind == "bytes" else _floats(texts)
-        found = {name: nulls[slot, :rows].copy() for slot, name in enumerate(self._columns)}
+            else:
+                start = slot * self._width
+                ends = offsets[slot, : rows + 1].copy()
+                columns[name] = ByteStrings(ends, strings[start : start + ends[-1]].copy())
+            if nulls[slot, :rows].any():
+                found[name] = nulls[slot, :rows].copy()
         self._rows_before += rows
         self._rows = 0
-        yield Batch(rows, columns, {name: where for name, where in found.items() if where.any()})
+        yield Batch(rows, columns, found)
 
-    def _names(self, head: InsertHead) -> tuple[str, ...]:
-        """What the values of the INSERT's rows are."""
-        if head.columns is None:
-            return tuple(self._schema.columns)
-        unknown = [name for name in head.columns if name not in self._schema.columns]
-        lacking = [name for name in self._columns if name not in head.columns]
-        if unknown or lacking or len(set(head.columns)) < len(head.columns):
-            listed = ", ".join(head.columns)
-            fault = (
-                f"{unknown[0]} is unknown" if unknown else f"{lacking[0]} lacks" if lacking else "one twice"
-            )
-            table = self._schema.table
-            raise self._dump.error(f"an INSERT into table {table} lists the columns {listed}: {fault}")
-        return head.columns
-
-    def _make_room(self, smallest_row: int) -> Iterator[Batch]:
-        """See to it that all the text's rows fit in the arrays."""
-        size = self._dump.end - self._dump.position
-        rows = size // smallest_row + 1
-        _, offsets, strings, nulls = self._arrays
-        used = int(offsets[:, self._rows].max(initial=0))
-        room = size + GUARD_BYTES
-        if self._rows + rows > nulls.shape[1] or used + room > strings.shape[1]:
+    def _make_room(self, size: int) -> Iterator[Batch]:
+        """Make room for the strings in `size` bytes of text, which are no longer than the text."""
+        used = int(self._arrays[1][:-1, self._rows].max(initial=0))
+        if used + size > self._width:
             yield from self.flush()
-            if rows > nulls.shape[1] or room > strings.shape[1]:
-                self._allocate(rows, room)
+            if size > self._width:
+                self._allocate(size)
 
-    def _allocate(self, rows: int, size: int) -> None:
-        columns = len(self._columns)
+    def _allocate(self, width: int) -> None:
+        slots, rows = len(self._columns) + 1, self._capacity
+        self._width = width
         self._arrays = (
-            np.empty((columns, rows), dtype=np.int64),
-            np.zeros((columns, rows + 1), dtype=np.int64),
-            np.empty((columns, size), dtype=np.uint8),
-            np.empty((columns, rows), dtype=bool),
+            np.empty((slots, rows), dtype=np.int64),
+            np.zeros((slots, rows + 1), dtype=np.int64),
+            np.empty(slots * width, dtype=np.uint8),
+            np.empty((slots, rows), dtype=bool),
         )
 
-    def _error(self, why: int, column: str) -> InputError:
+    def _error(self, why: int, insert: Insert, column: str) -> InputError:
         dump = self._dump
-        place = f"table {self._schema.table}, row {self._rows_before + self._rows + 1:,}: "
-        found = dump.quoted()
-        if why != tokenizer.NO_VALUE:
-            return dump.error(f"{place}{_WRONG[why]} {found}; the file is damaged")
-        expected = _EXPECTED[self._schema.columns[column]] if column in self._columns else "a value"
-        return dump.error(f"{place}column {column} needs {expected}, not {found}; the file is damaged")
-
-
-def _floats(texts: ByteStrings) -> np.ndarray:
-    """Python's own conversion: exact, and fast enough for columns that are hardly ever asked for."""
-    return np.fromiter((float(text or b"0") for text in texts), dtype=np.float64, count=len(texts))
+        row = self._rows_before + self._rows + 1
+        place = f"table {insert.schema.table}, row {row:,}: "
+        if why in _FAULTS:
+            return dump.error(f"{place}{_FAULTS[why]} {dump.quoted()}; the file is damaged")
+        expected = _EXPECTED[self._columns.get(column, "bytes")]
+        return dump.error(
+            f"{place}column {column} needs {expected}, not {dump.quoted()}; the file is damaged"
+        )

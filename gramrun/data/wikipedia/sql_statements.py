@@ -1,7 +1,7 @@
-"""What CREATE TABLE and INSERT say before the rows: names and types of columns.
+"""The heads of statements: names and types of columns in CREATE TABLE, names of values in INSERT.
 
-Source: MySQL 8.4 Reference Manual, sections 15.1.20 "CREATE TABLE Statement", 15.2.7 "INSERT Statement",
-11.2 "Schema Object Names" and 13 "Data Types".
+Source: MySQL 8.4 Reference Manual, sections 11.2 "Schema Object Names", 13 "Data Types", 15.1.20 "CREATE
+TABLE Statement" and 15.2.7 "INSERT Statement".
 """
 
 from __future__ import annotations
@@ -10,54 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class StatementError(ValueError):
-    """A statement that is none; says why, and the caller says where."""
-
-
-@dataclass(frozen=True)
-class Schema:
-    """A table as its CREATE TABLE has it.
-
-    Attributes:
-        table: its name.
-        columns: "integer", "float" or "bytes" by name, in order.
-    """
-
-    table: str
-    columns: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class InsertHead:
-    """An INSERT up to its first row.
-
-    Attributes:
-        table: the name of the table.
-        columns: the names of the values of a row where the statement lists them.
-        length: how many bytes it takes, VALUES included.
-    """
-
-    table: str
-    columns: tuple[str, ...] | None
-    length: int
-
-
-_INTEGER = {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bool", "boolean", "serial"}
-_FLOAT = {"float", "double", "real", "decimal", "numeric", "dec", "fixed"}
-_NO_COLUMN = {"primary", "key", "index", "unique", "fulltext", "spatial", "constraint", "foreign"}
-_NO_COLUMN |= {"check", "period"}
-
 _NAME = rb'(?:`(?:[^`]|``)++`|"(?:[^"]|"")++"|[\w$\x80-\xff]++)'
 _TABLE = rb"(?:" + _NAME + rb"\s*\.\s*)?(?P<table>" + _NAME + rb")\s*"
-_INSERT = re.compile(
+_NAMES = _NAME + rb"(?:\s*,\s*" + _NAME + rb")*"
+INSERT = re.compile(
     rb"(?:INSERT|REPLACE)\s+(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE)\s+)*(?:INTO\s+)?"
     + _TABLE
     + rb"(?:\(\s*(?P<columns>"
-    + _NAME
-    + rb"(?:\s*,\s*"
-    + _NAME
-    + rb")*)\s*\)\s*)?VALUES(?=[\s(])",
+    + _NAMES
+    + rb")\s*\)\s*)?VALUES(?=[\s(])",
     re.IGNORECASE,
 )
 _CREATE = re.compile(
@@ -65,76 +26,99 @@ _CREATE = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(
-    # Nothing here looks at a byte twice: an end that never comes must not cost the square of the length.
     rb"(?P<blank>\s+|/\*.*?(?:\*/|\Z)|--(?=[\x00-\x20])[^\n]*|\#[^\n]*)|'(?:[^'\\]|\\.|'')*+'|"
     + _NAME
     + rb"|.",
     re.DOTALL,
 )
+_INTEGER = {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bool", "boolean", "serial"}
+_NO_COLUMN = {"primary", "key", "index", "unique", "fulltext", "spatial", "constraint", "foreign"}
+_NO_COLUMN |= {"check", "period"}
 
 
-def parse_insert(text: memoryview) -> InsertHead | None:
-    """Read the head of an INSERT or REPLACE; None where `text` does not (yet) hold a whole one."""
-    found = _INSERT.match(text)
-    if found is None:
-        return None
-    listed = found["columns"]
-    columns = tuple(_plain(name) for name in re.findall(_NAME, listed)) if listed is not None else None
-    return InsertHead(_plain(found["table"]), columns, found.end())
+@dataclass(frozen=True)
+class Schema:
+    """A table as CREATE TABLE defines it: its name, and "integer" or "bytes" by column name, in order."""
+
+    table: str
+    columns: Mapping[str, str]
 
 
-def parse_create(text: memoryview) -> Schema | None:
-    """Read a whole CREATE statement; None where it makes no table.
+@dataclass(frozen=True)
+class Insert:
+    """An INSERT as far as VALUES: its table, and the names of the values in a row."""
+
+    schema: Schema
+    columns: tuple[str, ...]
+
+
+def parse_insert(head: re.Match[bytes], tables: Mapping[str, Schema]) -> Insert:
+    """Read a match of `INSERT`.
 
     Raises:
-        StatementError: no columns, two of one name, one without a name or a type, or no end of them.
+        ValueError: the table is not among `tables`, or lacks a column that the INSERT lists.
     """
-    found = _CREATE.match(text)
-    if found is None:
+    table = _unquoted(head["table"])
+    if table not in tables:
+        raise ValueError(f"an INSERT into {table} before its CREATE TABLE; the file is damaged")
+    schema = tables[table]
+    if head["columns"] is None:
+        return Insert(schema, tuple(schema.columns))
+    listed = tuple(_unquoted(name) for name in re.findall(_NAME, head["columns"]))
+    if len(set(listed)) < len(listed) or not set(listed) <= schema.columns.keys():
+        raise ValueError(
+            f"an INSERT into table {table} lists the columns {', '.join(listed)}, but the table has "
+            f"{', '.join(schema.columns)}; the file is damaged"
+        )
+    return Insert(schema, listed)
+
+
+def parse_create(statement: bytes) -> Schema | None:
+    """Read a whole CREATE statement; None if it creates no table.
+
+    Raises:
+        ValueError: no columns, two of one name, one without a name or a type, or no end of them.
+    """
+    head = _CREATE.match(statement)
+    if head is None:
         return None
-    table = _plain(found["table"])
+    table = _unquoted(head["table"])
     columns: dict[str, str] = {}
-    for definition in _definitions(text[found.end() :]):
+    for definition in _definitions(statement[head.end() :], table):
         if definition and definition[0].lower().decode("latin-1") in _NO_COLUMN:
             continue
         if len(definition) < 2 or re.fullmatch(_NAME, definition[0]) is None:
-            raise StatementError(f"the table {table} has a column without a name or a type")
-        name = _plain(definition[0])
+            raise ValueError(f"the table {table} has a column without a name or a type")
+        name, sql_type = _unquoted(definition[0]), definition[1].lower().decode("latin-1")
         if name in columns:
-            raise StatementError(f"the table {table} has two columns {name}")
-        columns[name] = _kind(definition[1])
+            raise ValueError(f"the table {table} has two columns {name}")
+        columns[name] = "integer" if sql_type in _INTEGER else "bytes"
     if not columns:
-        raise StatementError(f"the table {table} has no columns")
+        raise ValueError(f"the table {table} has no columns")
     return Schema(table, columns)
 
 
-def _definitions(text: memoryview) -> list[list[bytes]]:
-    """Split what is in the parentheses of CREATE TABLE at its commas, into tokens."""
+def _definitions(text: bytes, table: str) -> list[list[bytes]]:
+    """Split the parenthesis of CREATE TABLE at its commas, into tokens."""
     definitions: list[list[bytes]] = [[]]
     depth = 1
     for token in _TOKEN.finditer(text):
         if token["blank"] is not None:
             continue
-        part = bytes(token[0])
+        part = token[0]
         depth += (part == b"(") - (part == b")")
         if depth == 0:
             return definitions
         if part in (b"'", b'"', b"`"):
-            raise StatementError("a quote in CREATE TABLE that is never closed")
+            break
         if part == b"," and depth == 1:
             definitions.append([])
         else:
             definitions[-1].append(part)
-    raise StatementError("a parenthesis in CREATE TABLE that is never closed")
+    raise ValueError(f"the table {table} has a quote or parenthesis that is never closed")
 
 
-def _kind(word: bytes) -> str:
-    sql_type = word.lower().decode("latin-1")
-    return "integer" if sql_type in _INTEGER else "float" if sql_type in _FLOAT else "bytes"
-
-
-def _plain(name: bytes | memoryview) -> str:
-    """Take the quotes off a name."""
-    text = bytes(name).decode("utf-8", "backslashreplace")
+def _unquoted(name: bytes) -> str:
+    text = name.decode("utf-8", "backslashreplace")
     quote = text[0]
     return text[1:-1].replace(2 * quote, quote) if quote in '`"' else text

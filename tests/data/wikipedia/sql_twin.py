@@ -37,7 +37,6 @@ NO_COLUMN = [
     "period",
 ]
 INTEGERS = ["tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bool", "boolean", "serial"]
-FLOATS = ["float", "double", "real", "decimal", "numeric", "dec", "fixed"]
 ESCAPES = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a"}
 
 
@@ -171,8 +170,6 @@ class Reader:
             if not -(2**63) <= value < 2**63:
                 raise Refused("beyond 64 bits")
             return value
-        if kind == "float":
-            return float(self.number())
         if self.peek(7).lower() == b"_binary":
             self.at += 7
             self.blanks()
@@ -269,7 +266,7 @@ class Reader:
             name, sql_type = Reader(definition[0]).name(), definition[1].lower().decode("latin-1")
             if name in columns:
                 raise Refused("two columns of one name")
-            columns[name] = "integer" if sql_type in INTEGERS else "float" if sql_type in FLOATS else "bytes"
+            columns[name] = "integer" if sql_type in INTEGERS else "bytes"
         if not columns:
             raise Refused("no columns")
         self.tables[table] = columns
@@ -356,18 +353,17 @@ def read(data: bytes, columns: list[str], table: str | None = None) -> list[tupl
         if word in ("insert", "replace"):
             into, listed = reader.insert_head()
             wanted = table if table is not None else next(iter(reader.tables))
-            if into != wanted:
-                reader.end_of_statement()
-                continue
             schema = reader.tables[into]
             names = list(schema) if listed is None else listed
-            if len(set(names)) < len(names) or not set(columns) <= set(names) <= set(schema):
+            asked = columns if into == wanted else []
+            if len(set(names)) < len(names) or not set(asked) <= set(names) <= set(schema):
                 raise Refused("other columns")
-            kinds = [schema[name] if name in columns else "any" for name in names]
+            kinds = [schema[name] if name in asked else "any" for name in names]
             while True:
                 reader.blanks()
                 values = reader.row(kinds)
-                rows.append(tuple(values[names.index(name)] for name in columns))
+                if into == wanted:
+                    rows.append(tuple(values[names.index(name)] for name in columns))
                 reader.blanks()
                 if reader.peek() == b";":
                     reader.at += 1

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia import sql_scanner
+from gramrun.data.wikipedia import sql_dump
 from gramrun.data.wikipedia.sql_dump import Schema, read_schema, read_table
 
 HEADER = b"-- MySQL dump 10.19  Distrib 10.3.38-MariaDB, for debian-linux-gnu (x86_64)\n--\n-- Host: h\n"
@@ -61,8 +61,13 @@ ESCAPES = {
     b"'": b"\\'",
 }
 
+
+class Bare(bytes):
+    """A value that is written without quotes."""
+
+
 integers = st.one_of(st.integers(-12, 12), st.integers(-(2**63), 2**63 - 1))
-floats = st.floats(allow_nan=False, allow_infinity=False)
+floats = st.floats(allow_nan=False, allow_infinity=False).map(lambda number: Bare(repr(number).encode()))
 strings = st.one_of(
     st.lists(st.one_of(st.sampled_from(HOSTILE), st.binary(max_size=9)), max_size=4).map(b"".join),
     st.binary(max_size=40),
@@ -71,8 +76,8 @@ TYPES = {
     "int(10) unsigned": ("integer", integers),
     "bigint(20)": ("integer", integers),
     "tinyint(1)": ("integer", integers),
-    "double unsigned": ("float", floats),
-    "decimal(10,2)": ("float", floats),
+    "double unsigned": ("bytes", floats),
+    "decimal(10,2)": ("bytes", floats),
     "varbinary(255)": ("bytes", strings),
     "enum('a,b','c)','d''e')": ("bytes", strings),
     "mediumblob": ("bytes", strings),
@@ -120,6 +125,8 @@ def dumps(draw, complete=None):
     def literal(value) -> bytes:
         if value is None:
             return b"NULL"
+        if isinstance(value, Bare):
+            return bytes(value)
         return quoted(value, style) if isinstance(value, bytes) else repr(value).encode()
 
     def tuple_of(row) -> bytes:
@@ -292,17 +299,17 @@ def test_literals(path, literal, value):
         (b"(1,'b'),", "is cut off"),
         (b"(1,'b'); UPDATE t SET a = 2;", "no statement of mysqldump: 'UPDATE"),
         (b"(1,'b'); 'x';", "no statement of mysqldump"),
-        (b"(1,'b'); INSERT INTO u VALUES (1);", "an INSERT into u, of which no CREATE TABLE"),
+        (b"(1,'b'); INSERT INTO u VALUES (1);", "an INSERT into u before its CREATE TABLE"),
         (
             b"(1,'b'); INSERT INTO t (a,c) VALUES (1,2);",
-            "an INSERT into table t lists the columns a, c: c is unknown",
+            "an INSERT into table t lists the columns a, c, but the table has a, b",
         ),
-        (b"(1,'b'); INSERT INTO t (a) VALUES (1);", "lists the columns a: b lacks"),
-        (b"(1,'b'); INSERT INTO t (a,b,a) VALUES (1,2,3);", "lists the columns a, b, a: one twice"),
-        (b"(1,'b'); INSERT INTO t SELECT 1;", "is cut off: it ends within an INSERT"),
+        (b"(1,'b'); INSERT INTO t (a) VALUES (1);", "an INSERT into table t has no values of column b"),
+        (b"(1,'b'); INSERT INTO t (a,b,a) VALUES (1,2,3);", "lists the columns a, b, a, but the table"),
+        (b"(1,'b'); INSERT INTO t SELECT 1;", "is cut off: it ends within a"),
         (
             b"(1,'b'); INSERT INTO t SELECT " + b"1+" * (1 << 20),
-            "an INSERT without VALUES: 'INSERT INTO t SELECT 1",
+            "no statement of mysqldump: 'INSERT INTO t SELECT 1",
         ),
         (b"(1,'b'); CREATE TABLE t (a int);", "a second time, with other columns"),
         (b"(1,'b'); SET NAMES 'x", "is cut off"),
@@ -316,17 +323,7 @@ def test_what_is_no_row_is_refused(path, rows, complaint):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("literal", [b"'x'", b"'1.5x'", b"x", b"-"])
-def test_what_is_no_number_is_refused(path, literal):
-    create = b"CREATE TABLE t (a int, x double);\n"
-    write(path, b"INSERT INTO t VALUES (1,1.5),(2," + literal + b");", create)
-    with pytest.raises(InputError, match="row 2: column x needs a number, not .*; the file is damaged"):
-        read(path, ["a", "x"])
-
-
-@pytest.mark.parametrize(
-    "value", [-(2**63), 2**63 - 1, 0, -1, 99999999, 100000000, 12345678, 9999999, -123456789]
-)
+@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, 0, -1, 123456789])
 def test_integers_to_the_last_bit(path, value):
     rows = b"INSERT INTO t VALUES (%d,''),(00%d,''),(NULL,'');" % (value, abs(value) // 2)
     assert read(write(path, rows), ["a"]) == [(value,), (abs(value) // 2,), (None,)]
@@ -339,7 +336,7 @@ def test_integers_to_the_last_bit(path, value):
         (b"  \n", "has no CREATE TABLE"),
         (b"-- a comment\n", "has no CREATE TABLE"),
         (b"<!DOCTYPE html>\n<html><title>404</title></html>", "is an HTML or XML page"),
-        (b"INSERT INTO t VALUES (1);", "an INSERT into t, of which no CREATE TABLE stands before it"),
+        (b"INSERT INTO t VALUES (1);", "an INSERT into t before its CREATE TABLE"),
         (b"CREATE TABLE t (PRIMARY KEY (a));", "the table t has no columns"),
         (b"CREATE TABLE t (a int, a int);", "the table t has two columns a"),
         (b"CREATE TABLE u (a int); CREATE TABLE v (b int);", "holds table u, v, not t"),
@@ -361,7 +358,7 @@ def test_what_is_no_dump_is_refused(path, data, complaint):
 def test_a_column_that_nobody_asked_for_needs_any_value_at_all(path):
     """Its type is not looked at, but that a value ends where it ends is."""
     write(path, b"INSERT INTO t VALUES (1,2),(3,'b'),(4,'b'c);")
-    with pytest.raises(InputError, match="row 3: column b needs a value, not"):
+    with pytest.raises(InputError, match="row 3: column b needs a string or number, not"):
         read(path, ["a"])
 
 
@@ -403,15 +400,6 @@ def test_what_is_never_closed_among_the_columns_is_refused_at_once(path, opening
     assert time.perf_counter() - started < 5
 
 
-def test_what_the_module_offers_is_there(path):
-    offered: dict = {}
-    exec("from gramrun.data.wikipedia.sql_dump import *", offered)
-    write(path, b"INSERT INTO t VALUES (1,'b');")
-    assert offered["read_schema"](path) == offered["Schema"]("t", {"a": "integer", "b": "bytes"})
-    [batch] = offered["read_table"](path, ["a"])
-    assert isinstance(batch, offered["Batch"])
-
-
 def test_the_first_table_is_read_where_none_is_named(path):
     path.write_bytes(
         CREATE + b"CREATE TABLE u (c int);INSERT INTO u VALUES (5);INSERT INTO t VALUES (1,'b');"
@@ -430,9 +418,9 @@ def test_a_row_longer_than_all_chunks(path):
 
 
 def test_a_string_without_an_end_does_not_fill_the_memory(path, monkeypatch):
-    monkeypatch.setattr(sql_scanner, "LARGEST_ELEMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(sql_dump, "LARGEST_ROW_BYTES", 1 << 20)
     write(path, b"INSERT INTO t VALUES (1,'" + b"x" * (5 << 20))
-    with pytest.raises(InputError, match="a single row or comment is larger than 1 MiB"):
+    with pytest.raises(InputError, match="a single row is larger than 1 MiB"):
         read(path, ["a"], chunk_bytes=1 << 16)
 
 
@@ -443,9 +431,9 @@ def test_batches_are_of_about_a_chunk(path):
     assert len(sizes) <= path.stat().st_size / (1 << 14) + 1
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 5])
-def test_the_shortest_rows_that_there_are_all_fit(path, columns):
-    """One digit a value: no other text has more rows to a byte, and for all of them there is room."""
+@pytest.mark.parametrize("columns", [1, 5])
+def test_no_number_of_rows_overflows_the_columns(path, columns):
+    """One digit a value: no other text has more rows per byte."""
     names = [f"c{i}" for i in range(columns)]
     create = b"CREATE TABLE t (" + b", ".join(b"%s int" % name.encode() for name in names) + b");\n"
     rows = [tuple((3 * i + 7 * j + i // 10) % 10 for j in range(columns)) for i in range(3000)]
@@ -455,43 +443,16 @@ def test_the_shortest_rows_that_there_are_all_fit(path, columns):
         assert read(path, names, chunk_bytes=chunk_bytes) == rows
 
 
-@pytest.mark.parametrize("length", [0, 3, 40])
-@pytest.mark.parametrize("names", [["a"], ["a", "d"], ["b", "c"], ["d", "c", "b", "a"]])
+@pytest.mark.parametrize("length", [0, 40])
 @pytest.mark.parametrize("chunk_bytes", [64, 200, 4 << 20])
-def test_rows_that_come_a_few_at_a_time_are_given_away_before_there_is_no_room(
-    path, names, length, chunk_bytes
-):
-    """Each statement leaves rows to those of the next chunk: they are many, or their strings long, or both."""
+def test_strings_of_several_statements_and_chunks_do_not_overflow(path, length, chunk_bytes):
     rows = [(i, b"%d" % i + b"x" * length, b"y" * length + b"%d" % i, -i) for i in range(400)]
     between = b"/* " + b"-" * 150 + b" */\n"
     inserts = (b"INSERT INTO t VALUES (%d,'%b','%b',%d);\n" % row for row in rows)
-    create = b"CREATE TABLE t (a int, b blob, c blob, d int);\n"
-    write(path, between.join(inserts), create)
-    expected = [tuple(dict(zip("abcd", row, strict=True))[name] for name in names) for row in rows]
-    assert read(path, names, chunk_bytes=chunk_bytes) == expected
-
-
-def test_long_strings_that_come_one_a_chunk_are_given_away_before_there_is_no_room(path):
-    """Their statements stand ever later in the chunk, so that it is never the count of rows that fills the room."""
-    rows = [(b"%03d" % i + b"b" * 97, b"c" * 97 + b"%03d" % i) for i in range(200)]
-    text = b""
-    for i, row in enumerate(rows):
-        text += b"INSERT INTO t VALUES ('%b','%b');\n" % row
-        text += b"/* " + b"-" * (1030 * (i + 1) - len(text) - 7) + b" */\n"
-    write(path, text, b"CREATE TABLE t (b blob, c blob);\n")
-    assert read(path, ["b", "c"], chunk_bytes=1024) == rows
-
-
-def test_an_insert_of_fewer_columns_has_more_rows_to_a_byte(path):
-    """Room for the rows of one statement is not enough for those of a later one of the same length."""
-    create = b"CREATE TABLE t (a int, b int, c int, d int, e int, f int, g int);\n"
-    first = [(i % 10, (i + 3) % 10) for i in range(500)]
-    then = [((i + 5) % 10, (7 * i) % 10) for i in range(1500)]
-    rows = b"INSERT INTO t VALUES " + b",".join(b"(%d,%d,1,1,1,1,1)" % row for row in first) + b";\n"
-    rows += b"INSERT INTO t (a,b) VALUES " + b",".join(b"(%d,%d)" % row for row in then) + b";\n"
-    write(path, rows, create)
-    for chunk_bytes in (300, 1 << 10, 4 << 20):
-        assert read(path, ["a", "b"], chunk_bytes=chunk_bytes) == first + then
+    write(path, between.join(inserts), b"CREATE TABLE t (a int, b blob, c blob, d int);\n")
+    for names in (["a", "d"], ["b", "c"], ["d", "c", "b", "a"]):
+        expected = [tuple(dict(zip("abcd", row, strict=True))[name] for name in names) for row in rows]
+        assert read(path, names, chunk_bytes=chunk_bytes) == expected
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 10, 4 << 20])
