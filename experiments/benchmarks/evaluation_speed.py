@@ -25,6 +25,7 @@ from torch import Tensor
 
 from experiments.benchmarks import timing
 from experiments.benchmarks.timing import RESULTS
+from gramrun import runs
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.data.shards import open_corpus
@@ -35,7 +36,6 @@ from gramrun.evaluation.ranking import Ints, Relevant, Sets
 from gramrun.evaluation.top_k import Negatives
 from gramrun.model.build import embed_all, make_model
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
 BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"

@@ -29,13 +29,13 @@ import torch
 
 from experiments.benchmarks.timing import RESULTS
 from experiments.reproduce.scheduler import gramrun
+from gramrun import runs
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.trainer import Trainer
 
 CONFIGS = Path("configs") / "wikipedia-simple"

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from gramrun.base.files import read_json
-from gramrun.runs import directory as run_directory
+from gramrun.runs import directory
 
 SHORT = 12  # hex digits that are shown of a hash; the manifests have them all
 
@@ -58,8 +58,8 @@ def read_record(path: Path) -> RunRecord:
     Raises:
         InputError: when it has no readable manifest.
     """
-    manifest = read_json(path / run_directory.MANIFEST)
-    config = yaml.safe_load((path / run_directory.CONFIG).read_text(encoding="utf-8"))
+    manifest = read_json(path / directory.MANIFEST)
+    config = yaml.safe_load((path / directory.CONFIG).read_text(encoding="utf-8"))
     return RunRecord(
         name=f"{path.parent.name}/{path.name}",
         kind=str(manifest["kind"]),

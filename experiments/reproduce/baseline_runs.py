@@ -12,7 +12,7 @@ from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan, run_task
 from experiments.reproduce.rankings import Method
 from gramrun.base.files import read_json
-from gramrun.runs import directory as run_directory
+from gramrun.runs import directory
 
 UNSEEDED = ("popularity",)  # configs of methods that draw nothing
 PACKAGES = {"implicit-als": "implicit"}  # configs of methods that need one, which may not be installed
@@ -55,14 +55,14 @@ def measure_baseline(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.
     for method in possible(dataset, methods):
         for seed in seeds_of(plan, method):
             path = run_task("baseline", dataset, method.config, *method.settings, seed=seed).output
-            found = read_json(path / run_directory.EVALUATION)
+            found = read_json(path / directory.EVALUATION)
             rows.append(
                 {
                     "label": method.label,
                     "seed": seed,
                     "validation": found["validation"]["map@10"],
                     "train": found["train"]["map@10"],
-                    "seconds": read_json(path / run_directory.MANIFEST)["seconds"],
+                    "seconds": read_json(path / directory.MANIFEST)["seconds"],
                     "interval": found["validation"]["ci95"],
                 }
             )

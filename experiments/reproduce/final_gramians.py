@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gramrun import runs
 from gramrun.base.files import read_json, write_json
 from gramrun.data.shards import open_corpus
 from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.trainer import Trainer
 
 GRAMIANS = "gramians.json"

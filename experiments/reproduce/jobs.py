@@ -6,14 +6,14 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from gramrun import runs
 from gramrun.base.errors import GramrunError, InputError
 from gramrun.base.files import read_json, write_json
 from gramrun.base.locks import locked
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import config_hash, load_config
 from gramrun.data.shards import read_manifest
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import directory
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def _state_of_script(script: Script) -> str:
 
 
 def _state_of_task(task: Task) -> str:
-    is_baseline = task.command == "baseline"
-    run = runs.open_baseline(task.output) if is_baseline else runs.open_run(task.output)
+    run = runs.open_directory(task.output)
     manifest, wanted = run.manifest, task.wanted()
     data_hash = read_manifest(wanted.data.path)["content_hash"]
     if config_hash(run.config) != config_hash(wanted) or manifest["data_hash"] != data_hash:
@@ -110,7 +109,7 @@ def _state_of_task(task: Task) -> str:
 
 def remember_failure(job: Job, reason: str) -> None:
     """Note in a run's manifest why it ended, where it could not do so itself: killed for its memory, say."""
-    manifest = job.output / run_directory.MANIFEST
+    manifest = job.output / directory.MANIFEST
     if not isinstance(job, Task) or not manifest.exists():
         return
     with contextlib.suppress(InputError), locked(job.output):  # what another process has locked goes on
@@ -121,7 +120,7 @@ def remember_failure(job: Job, reason: str) -> None:
 
 def failure_of(job: Job) -> str:
     """Why a run failed, as its manifest remembers."""
-    return str(read_json(job.output / run_directory.MANIFEST).get("error") or "no reason was kept")
+    return str(read_json(job.output / directory.MANIFEST).get("error") or "no reason was kept")
 
 
 def seconds_of(job: Job) -> float | None:
@@ -129,7 +128,7 @@ def seconds_of(job: Job) -> float | None:
     try:
         if isinstance(job, Script):
             return float(read_json(job.stamp)["seconds"])
-        manifest = read_json(job.output / run_directory.MANIFEST)
+        manifest = read_json(job.output / directory.MANIFEST)
     except (GramrunError, KeyError):
         return None
     return float(manifest["seconds"]) if manifest["status"] == "finished" else None

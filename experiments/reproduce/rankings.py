@@ -22,13 +22,13 @@ from tqdm import tqdm
 from experiments.report.sections import Seeds, interval, spread
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
+from gramrun import runs
 from gramrun.base.files import read_json
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_run
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import directory
 
 SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
@@ -99,11 +99,11 @@ def evaluate(paths: Sequence[Path]) -> list[dict[str, dict[str, Any]]]:
         with ProcessPoolExecutor(os.cpu_count(), spawned, torch.set_num_threads, (1,)) as pool:
             done = pool.map(_evaluate, missing)
             list(tqdm(done, "evaluating", len(missing), unit="run", disable=None, leave=False))
-    return [read_json(path / run_directory.EVALUATION) for path in paths]
+    return [read_json(path / directory.EVALUATION) for path in paths]
 
 
 def _missing_splits(path: Path) -> list[str]:
-    file = path / run_directory.EVALUATION
+    file = path / directory.EVALUATION
     known = read_json(file) if file.exists() else {}
     run = runs.open_run(path)
     newest = run.checkpoints()[-1:]

@@ -21,9 +21,9 @@ from scipy import stats
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import settings, slug
 from experiments.reproduce.scheduler import gramrun, run_all
+from gramrun import runs
 from gramrun.base.files import read_json, write_text
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import directory
 
 COMPARISONS = Path(__file__).with_name("comparisons")
 
@@ -110,7 +110,7 @@ def table(comparison: dict[str, Any], frame: pd.DataFrame, name: str, dataset: s
 
 def origin(run: Path) -> str:
     """How the numbers of a table came about, from the manifest of one of its runs."""
-    manifest = read_json(run / run_directory.MANIFEST)
+    manifest = read_json(run / directory.MANIFEST)
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     return (
         f"Code: commit `{manifest['git_commit']}`; data: content hash `{manifest['data_hash'][:16]}`; "

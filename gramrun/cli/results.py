@@ -54,23 +54,21 @@ def evaluate(
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
+    from gramrun import runs
     from gramrun.evaluation.baseline_run import evaluate_baseline
     from gramrun.evaluation.protocol import describe, evaluate_run
-    from gramrun.runs import directory as run_directory
-    from gramrun.runs import lifecycle as runs
+    from gramrun.runs import directory
 
-    if runs.is_baseline(run):
-        baseline = runs.open_baseline(run)
-        corpus = runs.corpus_of(baseline, data)
-        result = evaluate_baseline(baseline, corpus, split.value, candidates=candidates, full=full)
-        runs.record_evaluation(baseline, result)
-        done = f"wrote {run / run_directory.EVALUATION}"
+    opened = runs.open_directory(run)
+    corpus = runs.corpus_of(opened, data)
+    if isinstance(opened, runs.BaselineRun):
+        result = evaluate_baseline(opened, corpus, split.value, candidates=candidates, full=full)
+        runs.record_evaluation(opened, result)
+        done = f"wrote {run / directory.EVALUATION}"
     else:
-        opened = runs.open_run(run)
-        corpus = runs.corpus_of(opened, data)
         result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
         runs.record_evaluation(opened, result)
-        done = f"wrote {run / run_directory.EVALUATION}; next: gramrun plot map {run} --output map.png"
+        done = f"wrote {run / directory.EVALUATION}; next: gramrun plot map {run} --output map.png"
     if as_json:
         print_json(result)
         return

@@ -107,13 +107,13 @@ def baseline(
 
     Example: gramrun baseline --config configs/movielens-100k/exact-als.yaml
     """
+    from gramrun import runs
     from gramrun.base.locks import locked
     from gramrun.config import BaselineConfig
     from gramrun.config.loading import load_config
     from gramrun.data.shards import open_corpus
     from gramrun.evaluation import baseline_run as room
     from gramrun.evaluation.protocol import describe
-    from gramrun.runs import lifecycle as runs
 
     resolved = load_config(BaselineConfig, config, settings or [])
     path = output or runs.default_path(config, resolved.baseline.seed)
@@ -160,7 +160,7 @@ def gram_error(
             "gram_error": run.path / room.CSV,
             "trajectory": run.path / trajectory.CSV,
         }
-        if resume and run.field("status") == "finished":
+        if resume and run.manifest["status"] == "finished":
             room.check_finished(run)
             if as_json:
                 print_json(record | {"written": False})

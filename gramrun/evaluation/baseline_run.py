@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.files import new_folder, write_json, write_text
 from gramrun.base.provenance import now
@@ -33,10 +34,8 @@ from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.baselines.implicit_als import check_installed, fit_implicit_als
 from gramrun.evaluation.baselines.popularity import popularity_embeddings
 from gramrun.evaluation.protocol import evaluate_beside_popularity
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import check_same_data, directory
 from gramrun.runs.directory import BaselineRun, checksums
-from gramrun.runs.lifecycle import check_same_data
 
 EMBEDDINGS = "embeddings.npz"
 
@@ -168,7 +167,7 @@ def run_baseline(
         ConfigError: when the configuration does not fit the corpus.
         RunError: when the fit breaks down or the directory cannot be written.
     """
-    runs.check_free(path, force=force, resumable=False)
+    runs.check_free(path, force=force)
     if config.baseline.name == "implicit-als":
         check_installed()
     manifest = runs.new_manifest("baseline", config, config.baseline.seed, corpus.content_hash)
@@ -185,11 +184,11 @@ def run_baseline(
     manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
     manifest |= {"seconds": time.perf_counter() - started}
     with new_folder(path) as folder:
-        write_text(folder / run_directory.CONFIG, dump_config(config))
-        write_text(folder / run_directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
+        write_text(folder / directory.CONFIG, dump_config(config))
+        write_text(folder / directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
         np.savez(folder / EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
-        write_json(folder / run_directory.EVALUATION, {str(result["split"]): result for result in results})
-        write_json(folder / run_directory.MANIFEST, {**manifest, "files": checksums(folder)})
+        write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
+        write_json(folder / directory.MANIFEST, {**manifest, "files": checksums(folder)})
     return results
 
 
@@ -223,7 +222,7 @@ def sweeps_done(run: BaselineRun) -> int:
     """
     records = run.metrics()
     if not records:
-        path = run.path / run_directory.METRICS
+        path = run.path / directory.METRICS
         raise InputError(f"{path}: damaged (no records); fit the baseline anew with --force")
     return int(records[-1]["step"])
 

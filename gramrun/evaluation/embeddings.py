@@ -10,11 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gramrun import runs
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.evaluation.baseline_run import load_embeddings, sweeps_done
 from gramrun.evaluation.protocol import trained_model
 from gramrun.model.embedding import embed_in_chunks
-from gramrun.runs import lifecycle as runs
 from gramrun.runs.directory import BaselineRun, Run
 
 SideName = Literal["left", "right"]
@@ -81,8 +81,8 @@ def open_embeddings(path: Path, data: Path | None = None) -> TrainedEmbeddings:
         InputError: when it is no such directory, has no checkpoint yet, or is damaged; or its corpus is
             missing, damaged or another than it was trained on.
     """
-    if runs.is_baseline(path):
-        run = runs.open_baseline(path)
+    run = runs.open_directory(path)
+    if isinstance(run, BaselineRun):
         corpus = runs.corpus_of(run, data)
         left, right = load_embeddings(run, corpus)
         tables = {"left": left, "right": right}
@@ -94,14 +94,13 @@ def open_embeddings(path: Path, data: Path | None = None) -> TrainedEmbeddings:
             left.shape[1],
             lambda side, items: tables[side][items],
         )
-    trained = runs.open_run(path)
-    corpus = runs.corpus_of(trained, data)
-    model, step = trained_model(trained, corpus)
+    corpus = runs.corpus_of(run, data)
+    model, step = trained_model(run, corpus)
     towers = {"left": model.left_embeddings, "right": model.right_embeddings}
     return TrainedEmbeddings(
-        trained,
+        run,
         corpus,
-        trained.config.estimator.label,
+        run.config.estimator.label,
         step,
         model.embedding_dim,
         lambda side, items: embed_in_chunks(towers[side], items.to(model.device)),

@@ -42,9 +42,8 @@ from gramrun.evaluation.ranking import (
 from gramrun.model.build import choose_device, make_model
 from gramrun.model.embedding import embed_in_chunks
 from gramrun.model.towers import TwoTower
-from gramrun.runs import checkpoints
+from gramrun.runs import check_same_data, checkpoints
 from gramrun.runs.directory import Run
-from gramrun.runs.lifecycle import check_same_data
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
 

@@ -1,8 +1,38 @@
-"""Run directories: written, opened, read back as frames and figures, with their checkpoints.
+"""Run directories: create, resume and open them; read them as pandas frames; draw figures.
 
-`gramrun.runs.load` gives what one run directory holds as pandas frames, `gramrun.runs.table` that of many.
+`load` reads one run directory as pandas frames, `table` reads one frame of many.
 """
 
+from gramrun.runs.directory import BaselineRun, Run, open_directory, open_run
 from gramrun.runs.frames import load, table
+from gramrun.runs.session import (
+    Kind,
+    check_free,
+    check_same_data,
+    corpus_of,
+    create,
+    default_path,
+    new_manifest,
+    outcome,
+    record_evaluation,
+    resume,
+)
 
-__all__ = ["load", "table"]
+__all__ = [
+    "BaselineRun",
+    "Kind",
+    "Run",
+    "check_free",
+    "check_same_data",
+    "corpus_of",
+    "create",
+    "default_path",
+    "load",
+    "new_manifest",
+    "open_directory",
+    "open_run",
+    "outcome",
+    "record_evaluation",
+    "resume",
+    "table",
+]

@@ -24,7 +24,7 @@ from gramrun.base.files import check_schema, disk_errors, new_file, remove_orpha
 from gramrun.base.processes import Processes
 from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
-from gramrun.runs.lifecycle import identity
+from gramrun.runs.session import identity
 
 SCHEMA_VERSION = 2  # 2: the order of pairs by permutation.py, and learners instead of torch optimizers
 

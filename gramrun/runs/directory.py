@@ -1,17 +1,17 @@
-"""A run directory: resolved config, manifest, metrics, checkpoints. Written whole, never overwritten.
+"""A run directory: its layout, opening one, and reading and writing its files.
 
 config.yaml             the resolved configuration
 manifest.json           command, git commit, versions, data hash, config hash, seed, threads, times
-metrics.jsonl           one JSON object a line, in order of steps; docs/file-formats.md lists its fields
-                        (gram-error: gram_error.csv, trajectory.csv)
+metrics.jsonl           one JSON object a line, in order of steps; docs/file-formats.md lists the fields
+gram_error.csv, trajectory.csv      of `gramrun gram-error`, instead of metrics.jsonl
 inner_products.csv      quantiles of inner products at each evaluation, if evaluation.inner_products is not 0
 tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
-checkpoints/step-<9 digits>.pt      one whole state a file; the newest is the last by name
-embeddings.npz          a baseline's instead: left and right, float32, shapes (items, k)
-evaluation.json         what `gramrun evaluate` measured
+checkpoints/step-<9 digits>.pt      the whole state at one step; the last name is the newest
+embeddings.npz          of a baseline, instead of checkpoints: left and right, float32, shapes (items, k)
+evaluation.json         the latest result of `gramrun evaluate` for each split
 
-The JSON files carry checksums of themselves, and checkpoints those of their parts. Of the other files the
-manifest records size and SHA-256 (``files``) when a run has stopped: of config.yaml from the start.
+JSON files and checkpoints carry their own checksums. For the other files the manifest's field ``files`` has
+size and SHA-256: of config.yaml from the start, of the rest once the run has stopped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import (
@@ -36,58 +36,43 @@ from gramrun.base.files import (
 )
 from gramrun.base.records import REMEDY, read_records
 from gramrun.config import BaselineConfig, RunConfig
+from gramrun.config.loading import load_config
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
 INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
-SCHEMA_VERSION = 1  # of the whole directory, also of those whose manifest does not say it yet
-# What grows without a checksum of its own, and is recorded when the run has stopped.
-RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", "embeddings.npz")
-_NUMBERS = ("step", "epoch", "seconds", "train_seconds")  # what is counted on of a record
+EMBEDDINGS = "embeddings.npz"
+SCHEMA_VERSION = 1  # of the whole directory; a manifest without one has version 1
 
-Config = TypeVar("Config", RunConfig, BaselineConfig)
+# The files whose size and SHA-256 the manifest records.
+RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", EMBEDDINGS)
+_REQUIRED = ("kind", "status", "config_hash", "data_hash")  # fields of the manifest that gramrun reads
+_NUMBERS = ("step", "epoch", "seconds", "train_seconds")  # fields of a metrics record that gramrun reads
 
 
 @dataclass(frozen=True)
-class RunDirectory(Generic[Config]):
-    """A run directory.
+class RunDirectory:
+    """An open run directory.
 
     Attributes:
         path: the directory.
         config: its resolved configuration.
+        manifest: ``manifest.json``, read and checked when the directory was opened.
     """
 
     path: Path
-    config: Config
-
-    def field(self, name: str) -> Any:
-        """One field of the manifest.
-
-        Raises:
-            InputError: when the manifest lacks it.
-        """
-        manifest = self.manifest
-        if name not in manifest:
-            raise InputError(f"{self.path / MANIFEST}: damaged (no {name}); {REMEDY}")
-        return manifest[name]
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The parsed ``manifest.json``.
-
-        Raises:
-            InputError: when it is missing or damaged.
-        """
-        return read_manifest(self.path)
+    config: RunConfig | BaselineConfig
+    manifest: dict[str, Any] = field(default_factory=dict)
 
     def update_manifest(self, **fields: Any) -> None:
-        """Replace fields of the manifest."""
-        write_json(self.path / MANIFEST, {**self.manifest, **fields})
+        """Replace fields of the manifest, here and in the file."""
+        self.manifest.update(fields)
+        write_json(self.path / MANIFEST, self.manifest)
 
     def file(self, name: str) -> Path:
-        """The path of a result file, which is as the manifest records it; of a run under way, as it is.
+        """The path of a result file, checked against the manifest if the run has stopped.
 
         Raises:
-            InputError: when the file is not what it was when the run stopped.
+            InputError: when the file changed after the run stopped.
         """
         path, known = self.path / name, self.manifest.get("files", {})
         if name in known:
@@ -95,22 +80,39 @@ class RunDirectory(Generic[Config]):
         return path
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All records of ``metrics.jsonl``; a torn last line, cut off by a crash, is left out.
+        """All records of ``metrics.jsonl``, without a last line that a crash cut off.
 
         Raises:
             InputError: when the file is damaged.
         """
         return read_records(self.file(METRICS), _NUMBERS)
 
+
+@dataclass(frozen=True)
+class Run(RunDirectory):
+    """The directory of `gramrun train` or `gramrun gram-error`."""
+
+    config: RunConfig
+
+    @property
+    def method(self) -> str:
+        """The estimator and its parameters, such as ``SOGram α=0.01``."""
+        return self.config.estimator.label
+
+    @property
+    def seed(self) -> int:
+        """The seed of training."""
+        return self.config.train.seed
+
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        """Append one record and sync it: the checkpoints that follow count from it."""
+        """Append one record and sync the file: later checkpoints rely on it."""
         with disk_errors(self.path), (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def truncate_metrics(self, step: int) -> None:
-        """Drop the records after `step`, which a resumed run will write again."""
+        """Drop the records after `step`: a resumed run writes them again."""
         kept = [record for record in self.metrics() if record["step"] <= step]
         with new_file(self.path / METRICS) as temporary:
             temporary.write_text("".join(json.dumps(r) + "\n" for r in kept), encoding="utf-8")
@@ -120,7 +122,7 @@ class RunDirectory(Generic[Config]):
         return sorted((self.path / CHECKPOINTS).glob("step-*.pt"))
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint of `step` lies."""
+        """The path of the checkpoint of `step`."""
         return self.path / CHECKPOINTS / f"step-{step:09d}.pt"
 
     def drop_checkpoints(self, kept: int) -> None:
@@ -130,25 +132,75 @@ class RunDirectory(Generic[Config]):
             path.unlink()
 
 
-Run = RunDirectory[RunConfig]  # of `gramrun train` or `gramrun gram-error`
-BaselineRun = RunDirectory[BaselineConfig]
+@dataclass(frozen=True)
+class BaselineRun(RunDirectory):
+    """The directory of `gramrun baseline`."""
+
+    config: BaselineConfig
+
+    @property
+    def method(self) -> str:
+        """The baseline and its parameters, such as ``exact ALS λ=10 γ=0,0``."""
+        return self.config.baseline.label
+
+    @property
+    def seed(self) -> int:
+        """The seed of the baseline."""
+        return self.config.baseline.seed
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the run directory `path`.
+def open_directory(path: Path) -> Run | BaselineRun:
+    """Open a run directory of any kind.
 
     Raises:
-        InputError: when it is missing or damaged, or of another schema version.
+        InputError: when `path` is no run directory or is damaged.
+        ConfigError: when this version cannot read its configuration.
     """
-    manifest = read_json(path / MANIFEST, REMEDY)
+    if not (path / CONFIG).is_file():
+        raise InputError(f"{path}: not a run directory (no {CONFIG}); `gramrun train` makes one")
+    manifest = _read_manifest(path / MANIFEST)
+    if CONFIG in manifest.get("files", {}):
+        check_recorded(path / CONFIG, manifest["files"][CONFIG], REMEDY)
+    if manifest["kind"] == "baseline":
+        return BaselineRun(path, load_config(BaselineConfig, path / CONFIG), manifest)
+    return Run(path, load_config(RunConfig, path / CONFIG), manifest)
+
+
+def open_run(path: Path) -> Run:
+    """Open the directory of a training or gram-error run.
+
+    Raises:
+        InputError: when `path` is no such directory or is damaged.
+        ConfigError: when this version cannot read its configuration.
+    """
+    run = open_directory(path)
+    if isinstance(run, BaselineRun):
+        raise InputError(f"{path}: holds a baseline, which cannot be resumed or plotted")
+    return run
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = read_json(path, REMEDY)
     version = manifest.get("schema_version", 1)
-    check_schema(path / MANIFEST, version, SCHEMA_VERSION, "start the run anew with --force")
+    check_schema(path, version, SCHEMA_VERSION, "start the run anew with --force")
     files = manifest.get("files", {})
+    damaged = [name for name in _REQUIRED if name not in manifest]
     if not (isinstance(files, dict) and all(map(is_record, files.values()))):
-        raise InputError(f"{path / MANIFEST}: damaged (files); {REMEDY}")
+        damaged.append("files")
+    if damaged:
+        raise InputError(f"{path}: damaged ({damaged[0]}); {REMEDY}")
     return manifest
 
 
 def checksums(folder: Path) -> dict[str, dict[str, int | str]]:
-    """Size and SHA-256 of the files in a run's folder that have no checksum of their own."""
+    """Size and SHA-256 of the files in `folder` that the manifest records."""
     return {name: recorded(folder / name) for name in RECORDED if (folder / name).exists()}
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one mapping with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat.update(flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value})
+    return flat

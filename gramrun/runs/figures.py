@@ -16,9 +16,8 @@ from gramrun.base.files import read_json
 from gramrun.base.records import REMEDY, is_number, read_table
 from gramrun.config import RunConfig
 from gramrun.gramian import bounds
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
-from gramrun.runs import plotting
+from gramrun.runs import directory, plotting
+from gramrun.runs.directory import open_run
 from gramrun.runs.frames import labels
 
 # The columns of runs' tables that figures read, of numbers.
@@ -90,24 +89,24 @@ def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
     Raises:
         InputError: when a run has no MAP@10 in its metrics.
     """
-    opened = [runs.open_run(path) for path in paths]
+    opened = [open_run(path) for path in paths]
     frames = []
     for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
         metrics = pd.DataFrame(run.metrics())
         columns = {"validation": "map@10", "train": "train_map@10"}
         present = {split: column for split, column in columns.items() if column in metrics}
-        if not present and run.field("kind") == "gram-error":
+        if not present and run.manifest["kind"] == "gram-error":
             raise InputError(
                 f"{run.path}: was made by `gramrun gram-error`, which ranks nothing; draw `gramrun plot "
                 f"gram-error {run.path}`, or name runs of `gramrun train`"
             )
         if not present:
             raise InputError(
-                f"{run.path}: no MAP@10 in its {run_directory.METRICS} yet; let it reach an evaluation"
+                f"{run.path}: no MAP@10 in its {directory.METRICS} yet; let it reach an evaluation"
             )
         for column in ("step", "epoch", "train_seconds", *present.values()):
             if column not in metrics or metrics[column].dtype.kind not in "iuf":
-                raise InputError(f"{run.path / run_directory.METRICS}: damaged ({column} holds no numbers)")
+                raise InputError(f"{run.path / directory.METRICS}: damaged ({column} holds no numbers)")
         for split, column in present.items():
             curve = metrics[["step", "epoch", "train_seconds"]].assign(
                 method=label, seed=run.config.train.seed, split=split
@@ -122,10 +121,10 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
     Raises:
         InputError: when a run has none.
     """
-    opened = [runs.open_run(path) for path in paths]
+    opened = [open_run(path) for path in paths]
     frames = []
     for run, label in zip(opened, labels([run.config for run in opened]), strict=True):
-        file = run.file(run_directory.INNER_PRODUCTS)
+        file = run.file(directory.INNER_PRODUCTS)
         if not file.exists():
             raise InputError(f"{run.path}: no {file.name}; train with --set evaluation.inner_products=10000")
         frames.append(
@@ -140,7 +139,7 @@ def gravity_frame(paths: Sequence[Path]) -> pd.DataFrame:
     Raises:
         InputError: when a run has no validation MAP@10 in its metrics.
     """
-    configs = [runs.open_run(path).config for path in paths]
+    configs = [open_run(path).config for path in paths]
     methods = labels([_with_gravity(config, 1.0) for config in configs])
     frames = []
     for path, config, method in zip(paths, configs, methods, strict=True):
@@ -159,7 +158,7 @@ def _with_gravity(config: RunConfig, gravity: float) -> RunConfig:
 def popularity(paths: Sequence[Path]) -> dict[str, float]:
     """Popularity's validation MAP@10, where one of the runs was evaluated."""
     for path in paths:
-        file = path / run_directory.EVALUATION
+        file = path / directory.EVALUATION
         if file.exists() and "validation" in (results := read_json(file)):
             try:
                 value = results["validation"]["popularity"]["map@10"]
@@ -179,7 +178,7 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
     """
     frames = []
     for path in paths:
-        run = runs.open_run(path)
+        run = open_run(path)
         file = run.file("gram_error.csv")
         if not file.exists():
             raise InputError(f"{path}: no gram_error.csv; `gramrun gram-error` makes one")
@@ -224,7 +223,7 @@ def theory_frame(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def _trajectory(path: Path) -> pd.DataFrame:
-    file = runs.open_run(path).file("trajectory.csv")
+    file = open_run(path).file("trajectory.csv")
     if not file.exists():
         raise InputError(
             f"{path}: no trajectory.csv; `gramrun gram-error` makes one, start it anew with --force"

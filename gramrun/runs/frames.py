@@ -29,7 +29,7 @@ from gramrun.base.files import read_json
 from gramrun.base.records import REMEDY, read_table
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import dump_config
-from gramrun.runs.directory import CONFIG, EVALUATION, RunDirectory
+from gramrun.runs.directory import CONFIG, EVALUATION, RunDirectory, flatten, open_directory
 
 FRAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -84,10 +84,8 @@ def load(path: Path | str) -> RunResults:
         InputError: when it is no run directory, or a file in it is damaged.
         ConfigError: when its config cannot be read by this version.
     """
-    from gramrun.runs import lifecycle as runs  # which offers `load` under its own name
-
     path = Path(path)
-    run = runs.open_baseline(path) if runs.is_baseline(path) else runs.open_run(path)
+    run = open_directory(path)
     return RunResults(
         path=path,
         config=run.config,
@@ -149,7 +147,7 @@ def _csv(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: damaged ({reason}); {REMEDY}") from None
 
 
-def _metrics(run: RunDirectory[Any]) -> pd.DataFrame:
+def _metrics(run: RunDirectory) -> pd.DataFrame:
     try:
         return _typed(pd.DataFrame(run.metrics()))
     except _DAMAGE:
@@ -157,8 +155,6 @@ def _metrics(run: RunDirectory[Any]) -> pd.DataFrame:
 
 
 def _evaluation(path: Path) -> pd.DataFrame:
-    from gramrun.runs.lifecycle import flatten
-
     def row(result: Mapping[str, Any]) -> dict[str, Any]:
         flat = flatten(result)
         intervals = [name for name, value in flat.items() if isinstance(value, list)]
@@ -207,8 +203,6 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
 
 def _told(config: RunConfig | BaselineConfig) -> dict[str, Any]:
     """The settings that may stand in a label, by dotted key; intervals as they are written."""
-    from gramrun.runs.lifecycle import flatten
-
     flat = flatten(yaml.safe_load(dump_config(config)))
     watching = ("data.", "gram_error.", "log.")
     return {k: v for k, v in flat.items() if not k.startswith(watching) and k not in _NOT_TOLD | _IN_LABEL}

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.interruption import deferred_interrupt
 from gramrun.base.records import append_rows, keep_rows
@@ -27,7 +28,6 @@ from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.runs.directory import Run
 from gramrun.training import trajectory
 from gramrun.training.loop import stop_if
@@ -133,7 +133,7 @@ def check_finished(run: Run) -> None:
     Raises:
         ConfigError: when the configuration asks for another length.
     """
-    if run.field("config_hash") != config_hash(run.config):
+    if run.manifest["config_hash"] != config_hash(run.config):
         raise ConfigError(f"{run.path}: is finished, and cannot be lengthened; start anew with --force")
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.records import is_number
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.runs.directory import Run
 from gramrun.training.inner_products import InnerProducts
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
@@ -156,7 +156,7 @@ def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
     if stopped:
         raise Interrupted(
             f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
-            f"go on with `gramrun {run.field('kind')} --output {run.path} --resume`"
+            f"go on with `gramrun {run.manifest['kind']} --output {run.path} --resume`"
         )
 
 

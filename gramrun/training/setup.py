@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gramrun import runs
 from gramrun.base.capacity import check_room
 from gramrun.base.errors import InputError
 from gramrun.base.processes import ALONE, Processes
@@ -12,11 +13,8 @@ from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
 from gramrun.model.build import check_fits
-from gramrun.runs import checkpoints
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import Kind, checkpoints, directory
 from gramrun.runs.directory import Run
-from gramrun.runs.lifecycle import Kind
 from gramrun.training.caches import check_caches
 from gramrun.training.host_memory import STATE_FLOATS
 from gramrun.training.memory_check import check_memory
@@ -38,7 +36,7 @@ def resolve(
     if config is None:
         if not (resume and output):
             raise InputError("give --config FILE, or --resume with --output RUN")
-        config = runs.open_run(output).path / run_directory.CONFIG
+        config = runs.open_run(output).path / directory.CONFIG
     resolved = load_config(RunConfig, config, settings)
     return resolved, output or runs.default_path(config, resolved.train.seed)
 
@@ -64,7 +62,7 @@ def open_run(
     if not processes.first:
         run = Run(path, config)
     elif resume:
-        run = runs.reopen(path, kind, config, corpus.content_hash)
+        run = runs.resume(path, kind, config, corpus.content_hash)
     else:
         runs.check_free(path, force=force)
     _check_fits(kind, config, corpus, processes)

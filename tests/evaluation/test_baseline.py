@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.files import read_json
 from gramrun.config import BaselineSection
+from gramrun.config.loading import config_hash
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import baseline_run as baseline
 from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.protocol import evaluate_embeddings
-from gramrun.runs import lifecycle as runs
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "exact-als.yaml"
 NAMES = ("popularity", "implicit-als", "exact-als")
@@ -49,8 +50,8 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     assert files == {"config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json"}
     manifest = read_json(Path("r/manifest.json"))
     assert (manifest["kind"], manifest["status"], manifest["seed"]) == ("baseline", "finished", 0)
-    run = runs.open_baseline(Path("r"))
-    assert manifest["config_hash"] == runs.config_hash(run.config)
+    run = runs.open_directory(Path("r"))
+    assert manifest["config_hash"] == config_hash(run.config)
     assert manifest["data_hash"] == corpus.content_hash
     with np.load("r/embeddings.npz") as stored:
         left, right = (torch.from_numpy(stored[side]) for side in ("left", "right"))
@@ -120,9 +121,12 @@ def test_existing_runs_are_protected(gramrun, arguments, tmp_path):
     first = [*arguments("popularity"), "--output", "r"]
     assert gramrun(*first)[0] == 0
     code, _, err = gramrun(*first)
-    assert (code, err) == (2, "gramrun: r: exists already; replace it with --force\n")
+    assert (code, err) == (
+        2,
+        "gramrun: r: exists already; continue it with --resume or replace it with --force\n",
+    )
     assert gramrun(*arguments("exact-als"), "--output", "r", "--force")[0] == 0
-    assert runs.open_baseline(Path("r")).config.baseline.name == "exact-als"
+    assert runs.open_directory(Path("r")).config.baseline.name == "exact-als"
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_text("x")
     code, _, err = gramrun(*arguments("popularity"), "--output", "photos", "--force")
@@ -160,7 +164,7 @@ def test_other_commands_say_that_it_is_a_baseline(gramrun, arguments):
 
 def test_another_corpus_and_damage_are_refused(gramrun, arguments, corpus):
     assert gramrun(*arguments("popularity"), "--output", "r")[0] == 0
-    run = runs.open_baseline(Path("r"))
+    run = runs.open_directory(Path("r"))
     run.update_manifest(data_hash="0" * 64)
     with pytest.raises(InputError, match="holds another corpus"):
         baseline.evaluate_baseline(run, corpus, "validation")

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.config import EvaluationSection
 from gramrun.evaluation.baselines.popularity import popularity_embeddings
 from gramrun.evaluation.protocol import evaluate_embeddings, evaluate_model, evaluate_popularity
 from gramrun.model.build import embed_all
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 

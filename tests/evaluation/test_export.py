@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gramrun import runs
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.shards import open_corpus
@@ -19,7 +20,6 @@ from gramrun.evaluation import embeddings
 from gramrun.evaluation import export as exporting
 from gramrun.evaluation.protocol import trained_model
 from gramrun.model.build import embed_all
-from gramrun.runs import lifecycle as runs
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "synthetic"
@@ -54,8 +54,8 @@ def test_parquet_holds_ids_titles_embeddings_and_their_origin(gramrun, library):
     assert (code, out) == (0, "wrote items.parquet: 31 right items (item), 8 dimensions, step 20\n")
     table = pq.read_table("items.parquet")
     assert table.column_names == ["item", "id", "title", "embedding"]
-    assert table.schema.field("item").type == pa.int32()
-    assert table.schema.field("embedding").type == pa.list_(pa.float32(), 8)
+    assert table.schema.manifest["item"].type == pa.int32()
+    assert table.schema.manifest["embedding"].type == pa.list_(pa.float32(), 8)
     frame = table.to_pandas()
     assert frame["item"].tolist() == list(range(31))
     assert all(

@@ -37,7 +37,7 @@ from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
-from gramrun.runs import directory as run_directory
+from gramrun.runs import directory
 
 TOY = datasets.Dataset("toy", "synthetic", settings=("synthetic.left_items=300",))
 quality = time_to_quality.quality
@@ -216,7 +216,7 @@ def test_runs_are_evaluated_side_by_side_as_one_after_another(toy, monkeypatch):
     assert found[0] != found[1]
     assert {"validation", "train"} == set(found[0])
     for path in paths:
-        (path / run_directory.EVALUATION).unlink()
+        (path / directory.EVALUATION).unlink()
     monkeypatch.setattr(rankings, "WORTH_PROCESSES", 3)
     again = rankings.evaluate(paths)
     for result in (*found, *again):

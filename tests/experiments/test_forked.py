@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from experiments.reproduce.worker import run_module
-from gramrun.runs import lifecycle as runs
+from gramrun import runs
 
 ROOT = Path(__file__).parents[2]
 WITNESS = """

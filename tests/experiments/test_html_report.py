@@ -16,14 +16,13 @@ import pytest
 from experiments.report import html_report, rendering
 from experiments.report import verdicts as claims
 from experiments.report.sections import Figure, Section, Table, spread
+from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import dump_config, load_config
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
-from gramrun.runs import plotting
+from gramrun.runs import directory, plotting
 
 METHODS = ("sampling", "SOGram α=0.1", "SOGram α=0.01", "SAGram β=1, per item")
 HOSTILE = '<script>alert("x")</script> & "quoted" | barred </style>'
@@ -47,11 +46,9 @@ def error_figure(folder, name, seed):
 def made_run(path, seed):
     config = load_config(RunConfig, CONFIG, ["data.path=data/enwik8", f"train.seed={seed}", "train.steps=5"])
     path.mkdir(parents=True)
-    write_text(path / run_directory.CONFIG, dump_config(config))
+    write_text(path / directory.CONFIG, dump_config(config))
     manifest = runs.new_manifest("train", config, seed, "f6958ff4f7ec0397aaaa")
-    write_json(
-        path / run_directory.MANIFEST, {**manifest, "status": "finished", "seconds": 90.0, "threads": 1}
-    )
+    write_json(path / directory.MANIFEST, {**manifest, "status": "finished", "seconds": 90.0, "threads": 1})
     return path
 
 
@@ -169,7 +166,7 @@ def test_the_style_and_the_script_cannot_end_their_element():
 
 def test_each_section_says_what_stands_behind_it(page, report):
     text = page.read_text(encoding="utf-8")
-    manifest = read_json(report.sections[0].runs[1] / run_directory.MANIFEST)
+    manifest = read_json(report.sections[0].runs[1] / directory.MANIFEST)
     for told in (
         manifest["config_hash"],
         "f6958ff4f7ec0397aaaa",

@@ -14,12 +14,12 @@ from experiments.reproduce.items import scaling
 from experiments.reproduce.plans import Plan, load_profile
 from experiments.reproduce.planted_clusters import Planted, draw_links, make_corpus, plant
 from experiments.reproduce.scheduler import run_all, state_of
+from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_popularity
-from gramrun.runs import lifecycle as runs
 from gramrun.runs.plotting.scaling import scaling_figure
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "planted-clusters"

@@ -14,7 +14,7 @@ from experiments.reproduce.plans import Plan
 from gramrun.base.files import write_json
 from gramrun.config import PrepareConfig
 from gramrun.config.loading import dump_config, load_config
-from gramrun.runs import directory as run_directory
+from gramrun.runs import directory
 
 ROOT = Path(__file__).parents[2]
 GRIDS = search.load()["datasets"]
@@ -64,9 +64,9 @@ def test_the_tuning_corpus_is_part_of_the_training_split(tmp_path):
 def finish(task, score):
     """What a finished run leaves that the search reads."""
     task.output.mkdir(parents=True)
-    (task.output / run_directory.CONFIG).write_text(dump_config(task.wanted()))
-    write_json(task.output / run_directory.MANIFEST, {"kind": task.command})
-    (task.output / run_directory.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
+    (task.output / directory.CONFIG).write_text(dump_config(task.wanted()))
+    write_json(task.output / directory.MANIFEST, {"kind": task.command})
+    (task.output / directory.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
 
 
 def test_final_runs_are_asked_for_with_the_best_points_when_the_search_is_done(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from experiments.reproduce.jobs import Script, failure_of, remember_failure, sec
 from experiments.reproduce.plans import Plan, run_task
 from gramrun.base.errors import RunError
 from gramrun.base.files import read_json, write_json
-from gramrun.runs import directory as run_directory
+from gramrun.runs import directory
 
 ROOT = Path(__file__).parents[2]
 WRITER = """
@@ -119,7 +119,7 @@ def test_a_run_that_was_killed_is_remembered_and_one_that_was_interrupted_is_not
     run = toy_runs()[0]
     remember_failure(run, "killed")  # before it had written anything
     scheduling.run_all([run])
-    manifest = run.output / run_directory.MANIFEST
+    manifest = run.output / directory.MANIFEST
     for status, state in (("running", "failed"), ("interrupted", "resume"), ("finished", "done")):
         write_json(manifest, {**read_json(manifest), "status": status})
         remember_failure(run, "killed (-9)")

@@ -7,8 +7,8 @@ import time
 import pytest
 from injection import CONFIG, Command, assert_same, results, settings, succeed
 
+from gramrun import runs
 from gramrun.base.files import read_json
-from gramrun.runs import lifecycle as runs
 
 HOUR, DAY = 3600, 86_400
 TRAINING = settings(

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from injection import BASELINE, CONFIG, settings, succeed
 
+from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json
 from gramrun.data import shards
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 
 SEED = 1
 
@@ -109,7 +109,7 @@ def test_damage_is_refused_by_each_command_that_uses_the_file(gramrun, written, 
 def test_a_random_bit_is_noticed_or_harmless(written, positions):
     def read(name):
         path = written / name.split("/")[0]
-        run = runs.open_baseline(path) if runs.is_baseline(path) else runs.open_run(path)
+        run = runs.open_directory(path)
         if name.endswith("evaluation.json"):
             return read_json(path / "evaluation.json")
         if name.endswith("manifest.json"):

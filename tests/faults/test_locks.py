@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from injection import BASELINE, CONFIG, Command, gramrun, settings, succeed
 
+from gramrun import runs
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import read_json
 from gramrun.base.locks import locked
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 
 ROOT = Path(__file__).parents[2]
 LONG = settings("train.steps=1000000", "train.batch_size=64", "train.checkpoint_every=10",

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from mutations import JSON_TOKENS, changed, changes
 from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values, paths_of
 
+from gramrun import runs
 from gramrun.gramian.low_rank_prior import load_prior
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = Path(__file__).parents[2] / "configs" / "movielens-100k" / "exact-als.yaml"

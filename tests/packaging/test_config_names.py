@@ -9,7 +9,7 @@ from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.config.shipped import config_for, find_config, shipped_configs
 from gramrun.data.registry import CORPORA
-from gramrun.runs.lifecycle import default_path
+from gramrun.runs import default_path
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["movielens-100k/sogram", "movielens-100k/sogram.yaml", "configs/movielens-100k/sogram",

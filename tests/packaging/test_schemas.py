@@ -9,14 +9,12 @@ import pytest
 import torch
 
 from experiments.report.run_records import read_record
-from gramrun import __version__
+from gramrun import __version__, runs
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json
 from gramrun.base.provenance import provenance
 from gramrun.data import shards
-from gramrun.runs import checkpoints
-from gramrun.runs import directory as run_directory
-from gramrun.runs import lifecycle as runs
+from gramrun.runs import checkpoints, directory
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train.batch_size=64",
@@ -43,7 +41,7 @@ def test_every_manifest_says_version_and_schema(gramrun, trained):
     exact_als = CONFIG.with_name("exact-als.yaml")
     assert gramrun("baseline", "--config", exact_als, "--output", "baseline")[0] == 0
     for run in (trained, Path("errors"), Path("baseline")):
-        manifest = read_json(run / run_directory.MANIFEST)
+        manifest = read_json(run / directory.MANIFEST)
         assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)
         assert f"gramrun {__version__}" in read_record(run).environment  # what a report's runs.json shows
     corpus = shards.read_manifest(Path("data/synthetic"))
@@ -56,9 +54,9 @@ def newer_shards(run: Path) -> Path:
 
 
 def newer_run(run: Path) -> Path:
-    rewrite(run / run_directory.MANIFEST, schema_version=run_directory.SCHEMA_VERSION + 1)
-    (run / run_directory.CONFIG).write_text("something: else\n")  # which a newer config may well be
-    return run / run_directory.MANIFEST
+    rewrite(run / directory.MANIFEST, schema_version=directory.SCHEMA_VERSION + 1)
+    (run / directory.CONFIG).write_text("something: else\n")  # which a newer config may well be
+    return run / directory.MANIFEST
 
 
 def newer_checkpoint(run: Path) -> Path:
@@ -118,7 +116,7 @@ def test_an_older_checkpoint_says_what_to_do(gramrun, trained):
 
 
 def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
-    rewrite(trained / run_directory.MANIFEST, schema_version=None)
+    rewrite(trained / directory.MANIFEST, schema_version=None)
     assert gramrun("evaluate", trained)[0] == 0
     code, out, err = gramrun("train", "--resume", "--output", trained, "--set", "train.steps=3")
     assert (code, "step 3" in out) == (0, True), err
@@ -126,7 +124,7 @@ def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
 
 @pytest.mark.parametrize("number", [True, 1.0, "1", None, [1], {"a": 1}, float("nan")])
 def test_what_is_no_schema_number_is_damage(gramrun, trained, number):
-    for path in (Path("data/synthetic/manifest.json"), trained / run_directory.MANIFEST):
+    for path in (Path("data/synthetic/manifest.json"), trained / directory.MANIFEST):
         kept = path.read_text()
         write_json(path, {**read_json(path), "schema_version": number})
         code, _, err = gramrun("evaluate", trained)

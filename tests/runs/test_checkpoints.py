@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.evaluation.protocol import evaluate_run
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
@@ -29,7 +29,7 @@ def run_to_the_end(path, config, corpus):
 
 def restored(run, config, corpus):
     """A new trainer at the run's newest whole checkpoint, and the run reopened."""
-    reopened, trainer = runs.reopen(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
+    reopened, trainer = runs.resume(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
     checkpoints.restore(reopened, trainer)
     return reopened, trainer
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.records import is_number, read_table
 from gramrun.config import BaselineConfig
@@ -22,7 +23,6 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baseline_run import run_baseline
 from gramrun.evaluation.protocol import evaluate_run
 from gramrun.runs import frames
-from gramrun.runs import lifecycle as runs
 from gramrun.training import setup as opening
 from gramrun.training.loop import fit
 

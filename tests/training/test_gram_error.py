@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.interruption import Interrupted
 from gramrun.gramian.exact import relative_error
 from gramrun.gramian.population import make_population
 from gramrun.runs import checkpoints, figures
-from gramrun.runs import lifecycle as runs
 from gramrun.training import gram_error, trajectory
 from gramrun.training.sides import TrainingSide
 from gramrun.training.trainer import Trainer

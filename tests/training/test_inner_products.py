@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.inner_products import COLUMNS, KINDS, QUANTILES, describe, draw_pairs, inner_products
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
@@ -134,7 +134,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, make_config, corpus, t
     if torn:
         path = run.path / "inner_products.csv"
         path.write_text(path.read_text().rstrip("\n")[:-3])
-    run, trainer = runs.reopen(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
+    run, trainer = runs.resume(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
     saved = checkpoints.restore(run, trainer)
     fit(run, trainer, corpus, saved["losses"])
     assert (run.path / "inner_products.csv").read_bytes() == (whole.path / "inner_products.csv").read_bytes()

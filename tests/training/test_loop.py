@@ -14,13 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gramrun import runs
 from gramrun.base.errors import ConfigError
 from gramrun.base.interruption import Interrupted
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.data import shards
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training import gram_error
 from gramrun.training import loop as fitting
 from gramrun.training import progress as watching
@@ -45,7 +45,7 @@ def fitted(path, config, corpus):
 
 
 def resumed(path, config, corpus):
-    run, trainer = runs.reopen(path, "train", config, corpus.content_hash), Trainer(config, corpus)
+    run, trainer = runs.resume(path, "train", config, corpus.content_hash), Trainer(config, corpus)
     saved = checkpoints.restore(run, trainer)
     fit(run, trainer, corpus, saved.get("losses", ()))
     return run, trainer

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.base.interruption import Interrupted
 from gramrun.data import shards
 from gramrun.runs import checkpoints
-from gramrun.runs import lifecycle as runs
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
@@ -122,7 +122,7 @@ def start(path, config, corpus):
 
 def go_on(path, config, corpus, stop=None):
     """One sitting, with new objects from what is on the disk; `stop` is called with each step's number."""
-    run = runs.reopen(path, "train", config, corpus.content_hash)
+    run = runs.resume(path, "train", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
     saved = checkpoints.restore(run, trainer)
     steps = trainer.steps

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.gramian.low_rank_prior import LowRankPrior, save_prior
 from gramrun.model.build import embed_all
-from gramrun.runs import lifecycle as runs
 from gramrun.training.trainer import Trainer
 
 SVD = ("train.prior.name=svd", "train.prior.rank=3")
@@ -59,10 +59,10 @@ def test_a_run_goes_on_only_with_the_prior_it_was_started_with(make_config, corp
     config = make_config("train.prior.name=file", f"train.prior.path={file}")
     run = runs.create(tmp_path / "run", "train", config, corpus.content_hash)
     assert set(run.manifest["inputs"]) == {"prior"}
-    runs.reopen(run.path, "train", config, corpus.content_hash)
+    runs.resume(run.path, "train", config, corpus.content_hash)
     save()
     with pytest.raises(InputError, match=r"prior\.npz: is another prior than the one .*run was started with"):
-        runs.reopen(run.path, "train", config, corpus.content_hash)
+        runs.resume(run.path, "train", config, corpus.content_hash)
 
 
 def test_a_prior_for_another_corpus_is_refused(make_config, corpus, tmp_path):

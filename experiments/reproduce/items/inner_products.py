@@ -17,10 +17,10 @@ from experiments.report.section_files import write_figure
 from experiments.report.sections import Figure, Section, Seeds, Table, interval, spread
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.scheduler import Task
+from gramrun import runs
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_popularity
 from gramrun.runs import figures, plotting
-from gramrun.runs import lifecycle as runs
 
 LABEL = "SOGram α=0.01"
 KINDS = {"observed": "train", "observed, validation": "validation", "random": "random"}

@@ -49,10 +49,10 @@ from experiments.reproduce.scaling_tables import (
     references_table,
 )
 from experiments.reproduce.scheduler import Task, state_of
+from gramrun import runs
 from gramrun.base.files import read_json, write_text
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.runs import lifecycle as runs
 from gramrun.runs.plotting.scaling import scaling_figure
 
 CORPUS = "planted-clusters"

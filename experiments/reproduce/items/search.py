@@ -27,7 +27,7 @@ from experiments.reproduce.corpora import TUNING_FRACTION, tuning
 from experiments.reproduce.jobs import Task, state_of
 from experiments.reproduce.plans import Plan, run_task, settings
 from experiments.reproduce.rankings import Method
-from gramrun.runs import lifecycle as runs
+from gramrun import runs
 
 SEARCH = Path(__file__).with_name("search.yaml")
 WITH_ALPHA = ("sogram", "control-variate")
