@@ -99,7 +99,7 @@ def _origin(trained: TrainedEmbeddings, side: SideName) -> dict[str, Any]:
 def _write_parquet(file: Path, trained: TrainedEmbeddings, side: SideName, origin: Mapping[str, Any]) -> None:
     with pq.ParquetFile(vocabulary_file(trained.corpus, trained.side(side))) as vocabulary:
         known = vocabulary.schema_arrow
-        own = {"item": pa.int32(), "id": known.manifest["key"].type}
+        own = {"item": pa.int32(), "id": known.field("key").type}
         # A column of the raw data that has the name of one of ours is left out.
         others = [name for name in known.names if name not in ("key", "embedding", *own)]
         columns = own | {name: known.field(name).type for name in others}

@@ -136,20 +136,20 @@ def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> SplitCorp
             "prepare it again"
         )
     corpus = open_corpus(folder)
-    check_same_data(run, corpus.content_hash)
+    check_same_data(run, corpus.content_hash, folder)
     return corpus
 
 
-def check_same_data(run: Run | BaselineRun, data_hash: str) -> None:
-    """Check that `data_hash` is that of the run's corpus.
+def check_same_data(run: Run | BaselineRun, data_hash: str, folder: Path | None = None) -> None:
+    """Check that `data_hash`, of the corpus in `folder`, is that of the run's corpus.
 
     Raises:
         InputError: when it is another.
     """
     if run.manifest["data_hash"] != data_hash:
         raise InputError(
-            f"{run.path}: the data folder holds another corpus than that of the run; name the right "
-            f"one with --data, prepare it again in {run.config.data.path}, or start a new run"
+            f"{folder or run.config.data.path}: holds another corpus than that of {run.path}; name the "
+            "right one with --data, prepare it again, or start a new run"
         )
 
 

@@ -316,7 +316,7 @@ def test_a_corpus_that_has_moved(gramrun, corpus_path, tmp_path):
             "again\n"
         )
         code, _, err = gramrun(*command, "--data", "other")
-        assert (code, err.startswith("gramrun: other: holds another corpus than the one run was started on")) == (
+        assert (code, err.startswith("gramrun: other: holds another corpus")) == (
             2, True,
         )  # fmt: skip
         code, out, err = gramrun(*command, "--data", "after")

@@ -54,8 +54,8 @@ def test_parquet_holds_ids_titles_embeddings_and_their_origin(gramrun, library):
     assert (code, out) == (0, "wrote items.parquet: 31 right items (item), 8 dimensions, step 20\n")
     table = pq.read_table("items.parquet")
     assert table.column_names == ["item", "id", "title", "embedding"]
-    assert table.schema.manifest["item"].type == pa.int32()
-    assert table.schema.manifest["embedding"].type == pa.list_(pa.float32(), 8)
+    assert table.schema.field("item").type == pa.int32()
+    assert table.schema.field("embedding").type == pa.list_(pa.float32(), 8)
     frame = table.to_pandas()
     assert frame["item"].tolist() == list(range(31))
     assert all(
@@ -145,7 +145,7 @@ def test_what_is_refused_leaves_everything_as_it_was(gramrun, library, tmp_path)
     assert (code, "r: has no checkpoint yet; train it first" in err) == (2, True)
     assert gramrun("prepare", "synthetic", "--output", "d", "--force")[0] == 0
     code, _, err = gramrun("export", "r", "--output", "x.npy")
-    assert (code, "d: holds another corpus than the one r was started on" in err) == (2, True)
+    assert (code, "d: holds another corpus" in err) == (2, True)
 
 
 def test_a_disk_that_fills_leaves_the_file_that_was_there(gramrun, library):
