@@ -30,20 +30,10 @@ class LowRankPrior:
     Attributes:
         left: Q, float32, shape (left items, rank).
         right: R, float32, shape (right items, rank).
-
-    Raises:
-        ValueError: for other dtypes or dimensions, or for ranks that differ or are 0.
     """
 
     left: Tensor
     right: Tensor
-
-    def __post_init__(self) -> None:
-        for factor in (self.left, self.right):
-            if factor.dtype != torch.float32 or factor.dim() != 2:
-                raise ValueError(f"a factor must be a float32 matrix, not {factor.dtype} {factor.dim()}-D")
-        if self.left.shape[1] != self.right.shape[1] or not self.rank:
-            raise ValueError(f"the ranks must agree: {self.left.shape[1]} and {self.right.shape[1]}")
 
     @property
     def rank(self) -> int:
@@ -61,14 +51,9 @@ def popularity_prior(left_frequency: Tensor, right_frequency: Tensor) -> LowRank
 
     Args:
         left_frequency: f_x, integers, shape (left items,).
-        right_frequency: f_y, integers, shape (right items,), with the same sum n.
-
-    Raises:
-        ValueError: when the sums differ or are 0.
+        right_frequency: f_y, integers, shape (right items,), with the same sum n > 0.
     """
     pairs = int(left_frequency.sum())
-    if pairs <= 0 or pairs != int(right_frequency.sum()):
-        raise ValueError(f"both sides have the same pairs, not {pairs} and {int(right_frequency.sum())}")
     left, right = (f.double()[:, None] / pairs**0.5 for f in (left_frequency, right_frequency))
     return LowRankPrior(left.float(), right.float())
 
@@ -102,12 +87,8 @@ def svd_prior(
         Q is positive. Columns beyond the rank of S are 0.
 
     Raises:
-        ValueError: when `rank` lies outside its range.
         RunError: when the iteration does not converge.
     """
-    smaller = min(left_items, right_items)
-    if not 1 <= rank < smaller:
-        raise ValueError(f"rank must lie in [1, {smaller - 1}], not {rank}")
     entries = np.ones(len(pair_left)) if values is None else values.double().numpy()
     if not entries.any():  # ARPACK does not start on a zero matrix
         return LowRankPrior(torch.zeros(left_items, rank), torch.zeros(right_items, rank))

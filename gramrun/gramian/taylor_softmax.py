@@ -64,18 +64,13 @@ def partition_surrogate(
     """The batch mean of the surrogate of log Z, a scalar to differentiate with respect to the embeddings.
 
     Args:
-        left: u; its importance must be None.
+        left: u; its importance is None, because the loss is a mean over pairs.
         right: v and w_y/p_y.
         left_gramian: B̂, shape (k, k), constant.
         right_gramian: Ĝ_v, shape (k, k), constant.
         left_mean: â, shape (k,), constant.
         right_mean: m̂_v, shape (k,), constant.
-
-    Raises:
-        ValueError: where the left side has importance weights.
     """
-    if left.importance is not None:
-        raise ValueError("the Taylor softmax is a mean over pairs: the left side's gamma must be 1")
     from_left = partition(left.embeddings, right_mean.detach(), right_gramian.detach()).log()
     v = right.embeddings
     from_right = v @ left_mean.detach() + ((v @ left_gramian.detach()) * v).sum(1) / 2
