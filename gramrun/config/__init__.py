@@ -1,7 +1,7 @@
-"""Every configuration key: its type, range and default, in frozen sections that refuse unknown keys.
+"""Every configuration key: its type, range and default, in frozen pydantic models that refuse unknown keys.
 
-`gramrun.config.loading` reads them from YAML and overrides. `configs/README.md` lists the keys and argues
-the values where the paper is silent.
+`gramrun.config.loading` reads configurations from YAML and overrides. `configs/README.md` lists all keys, and
+gives the reasons for values that the paper does not state.
 """
 
 from gramrun.config.base import DataSection, EvaluationSection, Interval, Section, TimedInterval

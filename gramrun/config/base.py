@@ -1,4 +1,4 @@
-"""What every configuration is made of: the strict section, intervals, and the sections that kinds share."""
+"""The base class of sections, intervals, and the sections that several configurations share."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-LARGEST_WHOLE_NUMBER = 2**32 - 1  # seeds go that far; items and pairs, which are int32, not half as far
+LARGEST_WHOLE_NUMBER = 2**32 - 1  # of seeds; numbers of items and pairs are int32
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen, and no key beyond the declared ones."""
+    """Base of all sections: frozen, without undeclared keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
     def _is_usable(cls, value: object) -> object:
-        """Refuse what no key can mean: numbers beyond all that is counted, paths that no system takes."""
+        """Refuse numbers beyond every key's range, and paths that no system accepts."""
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
             raise ValueError(f"whole numbers go up to {LARGEST_WHOLE_NUMBER:,}")
         if isinstance(value, Path) and "\0" in str(value):
@@ -29,10 +29,10 @@ class Section(BaseModel):
 
 
 class Interval(Section):
-    """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for never before the end.
+    """How often something happens: ``500`` (steps) or ``1 epoch``; 0 for only at the end.
 
-    It says when the training itself changes, so no clock may decide: a slower machine, or a resumed run,
-    would end elsewhere. What only watches is a `TimedInterval`.
+    Intervals that change the training itself are not in minutes, as results would depend on the machine's
+    speed. Evaluation and checkpoints take a `TimedInterval`.
     """
 
     count: float = Field(ge=0, le=1e12)
@@ -53,19 +53,19 @@ class Interval(Section):
         return {"count": float(steps or count), "unit": "steps" if steps else f"{unit.rstrip('s')}s"}
 
     @model_validator(mode="after")
-    def _is_known_without_a_clock(self) -> Interval:
+    def _has_valid_unit(self) -> Interval:
         if self.unit == "minutes":
             raise ValueError(
-                "minutes would let the machine's speed change the result, and no resumed run would end like "
-                f"an uninterrupted one; give steps or epochs, such as {self.EXAMPLES}"
+                "minutes would let the machine's speed change the result; give steps or epochs, such as "
+                f"{self.EXAMPLES}"
             )
         return self
 
     def steps(self, pairs: int, batch_size: int) -> int:
-        """The interval in steps, at least 1 where it is not 0.
+        """The interval in steps; at least 1 unless it is 0.
 
         Raises:
-            ValueError: when it is in minutes, which are no number of steps.
+            ValueError: when it is in minutes.
         """
         if self.unit == "minutes":
             raise ValueError(f"{self} are no number of steps")
@@ -78,21 +78,21 @@ class Interval(Section):
 
 
 class TimedInterval(Interval):
-    """How often a run is watched or saved: as `Interval`, or ``5 minutes`` of training time.
+    """How often a run is evaluated or saved: as `Interval`, or ``5 minutes`` of training time.
 
-    Training time leaves out evaluation and checkpoints (`StepRecord.train_seconds`). The paper evaluates
+    Training time excludes evaluation and checkpoints (`StepRecord.train_seconds`). The paper evaluates
     every 5 minutes (Section 4.3).
     """
 
     EXAMPLES: ClassVar[str] = "'1 epoch', '500 steps' or '5 minutes'"
 
     @model_validator(mode="after")
-    def _is_known_without_a_clock(self) -> TimedInterval:
+    def _has_valid_unit(self) -> TimedInterval:
         return self
 
 
 class DataSection(Section):
-    """Where the prepared corpus lies."""
+    """The prepared corpus."""
 
     path: Path = Field(description="a folder that `gramrun prepare` wrote")
 

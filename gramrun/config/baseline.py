@@ -10,7 +10,7 @@ from gramrun.config.base import DataSection, EvaluationSection, Section
 
 
 class BaselineSection(Section):
-    """A model that is fitted without two-tower training (`gramrun.evaluation.baselines`)."""
+    """A model without two-tower training (`gramrun.evaluation.baselines`)."""
 
     name: Literal["popularity", "implicit-als", "exact-als"] = Field(description="the method")
     embedding_dim: int = Field(35, ge=1, description="k, of both kinds of ALS")
@@ -26,7 +26,7 @@ class BaselineSection(Section):
 
     @property
     def label(self) -> str:
-        """The method's name as tables show it, such as ``exact ALS λ=30 γ=0,0``."""
+        """The method's name in tables, such as ``exact ALS λ=30 γ=0,0``."""
         if self.name == "exact-als":
             return f"exact ALS λ={self.gravity:g} γ={self.gamma_left:g},{self.gamma_right:g}"
         return {"popularity": "popularity", "implicit-als": "implicit ALS"}[self.name]

@@ -1,4 +1,4 @@
-"""The Gramian estimator's configuration, and the names that figures and tables call it by."""
+"""The Gramian estimator's configuration, and its names in figures and tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from gramrun.config.base import Interval, Section
 
 EstimatorName = Literal["sampling", "sogram", "sagram", "control-variate", "exact", "none"]
-_OUTSIDE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")  # module:name
+_CUSTOM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")  # module:name
 
 
 def _name(value: object) -> object:
-    """Check a name by hand: pydantic's words for a union speak of its branches."""
+    """Validate a name; pydantic's message for a union would list its branches."""
     names = get_args(EstimatorName)
-    if value not in names and not (isinstance(value, str) and _OUTSIDE.fullmatch(value)):
+    if value not in names and not (isinstance(value, str) and _CUSTOM.fullmatch(value)):
         quoted = ", ".join(f"'{name}'" for name in names)
         raise ValueError(f"input should be {quoted} or your own 'module:class'")
     return value
@@ -28,7 +28,7 @@ def _beta(value: object) -> object:
 
 
 def _alpha_schedule(value: object) -> object:
-    """Check a schedule by hand: pydantic's words for a union speak of its branches."""
+    """Validate a schedule; pydantic's message for a union would list its branches."""
     if value in ("constant", "decaying"):
         return value
     if not isinstance(value, dict):
@@ -85,16 +85,16 @@ class EstimatorSection(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> EstimatorSection:
-        mended = (self.debias, self.start == "exact", self.alpha_schedule == "decaying")
-        if self.name == "sogram" and sum(mended) > 1:
+        corrections = (self.debias, self.start == "exact", self.alpha_schedule == "decaying")
+        if self.name == "sogram" and sum(corrections) > 1:
             raise ValueError(
-                "debias, start: exact and alpha_schedule: decaying all mend the zero start; choose one"
+                "debias, start: exact and alpha_schedule: decaying all correct the zero start; choose one"
             )
         if self.batch == "previous" and self.name == "control-variate":
-            # The gradient step moved that batch's own rows most: their drift is not the corpus's.
+            # The gradient step moved the rows of that batch most: their drift is not that of the corpus.
             raise ValueError("control-variate needs a batch independent of the last step; set batch: drawn")
         if self.batch == "previous" and self.cache_entry and not (self.name, self.beta) == ("sagram", "1/n"):
-            # A shuffled epoch meets the stalest caches only, and SAGA takes them for all.
+            # A shuffled epoch draws the stalest cache entries, and SAGA needs a uniform sample of them.
             raise ValueError("caches of SAGA need a batch drawn independently of them; set batch: drawn")
         if self.batch == "previous" and self.name == "exact":
             raise ValueError("exact observes the whole corpus; drop batch: previous")
@@ -102,13 +102,13 @@ class EstimatorSection(Section):
 
     @property
     def cache_entry(self) -> Literal["item", "pair"] | None:
-        """What has a cache entry of its own, or None where nothing is cached."""
+        """What has a cache entry of its own; None without caches."""
         default: Literal["item"] | None = "item" if self.name == "sagram" else None
         return (self.cache or default) if self.name in ("sagram", "sogram", "control-variate") else None
 
     @property
     def family(self) -> str:
-        """The estimator's name as figures show it, without α, such as ``SOGram``."""
+        """The estimator's name in figures, without α, such as ``SOGram``."""
         parts = [
             {
                 "sampling": "sampling",
@@ -132,7 +132,7 @@ class EstimatorSection(Section):
         return ", ".join(parts)
 
     def _table(self) -> str:
-        """A table of α in few letters, such as ``1→1 100→0.1``."""
+        """A short form of a table of α, such as ``1→1 100→0.1``."""
         assert isinstance(self.alpha_schedule, dict)
         return " ".join(f"{step}→{rate:g}" for step, rate in sorted(self.alpha_schedule.items()))
 

@@ -1,7 +1,7 @@
-"""Configurations from YAML files and dotted overrides, validated in one place.
+"""Configurations from YAML files and dotted overrides, validated by pydantic.
 
-An unknown key is an error that names the key's path, the file and line, and the nearest valid key. An
-override (``--set estimator.alpha=0.01``) is parsed as YAML and goes through the same validation.
+An unknown key is an error that names the key, the file and line, and the nearest valid key. An override
+(``--set estimator.alpha=0.01``) is parsed as YAML and validated like the file.
 """
 
 from __future__ import annotations
@@ -11,18 +11,34 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from gramrun.base.errors import ConfigError
-from gramrun.config import Interval, Section, TimedInterval
+from gramrun.config.base import Interval, Section
 from gramrun.config.shipped import find_config
-from gramrun.config.yaml_text import LARGEST_TEXT, YamlError, parse_yaml
 
 Config = TypeVar("Config", bound=Section)
+KeyPath = tuple[str, ...]  # the parts of a dotted key
+
+LARGEST_TEXT = 1 << 18  # characters; PyYAML reads about 100,000 a second
+LARGEST_VALUES = 10_000  # with aliases written out; the longest shipped config has about 100
+
+# Keys of which exactly one is given: an override replaces the file's choice.
+_ALTERNATIVES: dict[KeyPath, str] = {("train", "steps"): "epochs", ("train", "epochs"): "steps"}
+
+# Messages by pydantic's type of error, where its own would speak of Python.
+_MESSAGES = {
+    "missing": "{key} is missing",
+    "model_type": "{key} must be a section with keys of its own, not {value!r}",
+    "model_attributes_type": "{key} must be a section with keys of its own, not {value!r}",
+    "path_type": "{key} must be a path, not {value!r}",
+    "tuple_type": "{key} must be a list, such as [128], not {value!r}",
+    "invalid_key": "{key} must be a key of text, not {value!r}",
+}
 
 
 def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] = ()) -> Config:
@@ -44,29 +60,27 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
         Traceback (most recent call last):
         gramrun.base.errors.ConfigError: --set split.sed=3: unknown key split.sed; did you mean split.seed?
     """
-    values: Any = {}
-    lines: dict[tuple[str, ...], int] = {}
+    values: dict[str, Any] = {}
+    places: dict[KeyPath, str] = {}  # of each key: the line or the override that gave it
     if file is not None:
         file = find_config(file)
-        values, lines = _read_yaml(file)
-    sources: dict[tuple[str, ...], str] = {path: f"{file} line {line}" for path, line in lines.items()}
+        values, places = _read_file(file)
     for override in overrides:
-        path = _apply_override(values, override)
-        for key in [key for key in sources if key[: len(path)] == path]:
-            del sources[key]  # what the file said below this key is no more
-        sources[path] = f"--set {override}"
-        for depth in range(1, len(path)):
-            sources.setdefault(path[:depth], f"--set {override}")  # a section that the override opened
+        _apply_override(values, places, override)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_describe(error, kind, sources, file)) from None
+        # A mistyped section is also a missing one; report the typo.
+        problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+        message = _describe(kind, problems[0], places, str(file or "the configuration"))
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError(message + more) from None
 
 
 def config_hash(config: Section) -> str:
-    """The first 16 hex digits of the SHA-256 of the resolved configuration, but for `log`.
+    """The first 16 hex digits of the SHA-256 of the resolved configuration without `log`.
 
-    What a run tells of itself changes nothing of its result, so neither makes it another run.
+    `log` changes no result, so runs that differ only there are equal.
     """
     text = json.dumps(config.model_dump(mode="json", exclude={"log"}), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -74,50 +88,82 @@ def config_hash(config: Section) -> str:
 
 def dump_config(config: Section) -> str:
     """The resolved configuration as YAML; `load_config` reads it back to an equal one."""
-    return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
 
 
-def _plain(value: Any) -> Any:
-    """A value as YAML writes it."""
+def plain(value: Any) -> Any:
+    """A configuration's value in the types that YAML has."""
     if isinstance(value, Interval):
         return str(value)
     if isinstance(value, Section):
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+        return {name: plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
-def _read_yaml(file: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+def _read_file(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    """The values of a YAML file, and the line of each key."""
     try:
         with file.open(encoding="utf-8") as opened:
-            text = opened.read(LARGEST_TEXT + 1)  # no device or dump is read to its end
+            text = opened.read(LARGEST_TEXT + 1)  # bounded, as it may be a device or a dump
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as UTF-8 text: {error}") from None
-    try:
-        node, values = parse_yaml(text)
-    except YamlError as error:
-        where = f" line {error.line}" if error.line else ""
-        raise ConfigError(f"{file}{where}: {error}") from None
+    node, values = _parse_yaml(text, str(file))
     if not isinstance(values, dict):
         raise ConfigError(f"{file}: must hold sections such as 'data:' and 'train:', and holds none")
-    lines: dict[tuple[str, ...], int] = {}
+    lines: dict[KeyPath, int] = {}
     _collect_lines(node, (), lines, file)
-    return values, lines
+    return values, {path: f"{file} line {line}" for path, line in lines.items()}
 
 
-def _collect_lines(
-    node: yaml.Node | None, path: tuple[str, ...], lines: dict[tuple[str, ...], int], file: Path
-) -> None:
+def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
+    """The nodes and the values of one YAML document of bounded size.
+
+    Aliases stand for whole anchors, so a short text can unfold to billions of values ("billion laughs") or
+    contain itself.
+    """
+    try:
+        if len(text) > LARGEST_TEXT:
+            raise ValueError(f"it is longer than {LARGEST_TEXT:,} characters")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None and _count_values(node, {}) > LARGEST_VALUES:
+            raise ValueError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
+        return node, yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark and "\n" in text else ""
+        raise ConfigError(f"{place}{line}: not valid YAML: {error.problem}") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{place}: not valid YAML: it is nested too deeply, or an alias contains itself"
+        ) from None
+    except (yaml.YAMLError, ValueError, LookupError, OverflowError, TypeError, AttributeError) as error:
+        # PyYAML raises plain exceptions for an impossible date or a tag on a value of another type.
+        raise ConfigError(f"{place}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
+    """The number of values in a node with aliases written out; too many if it contains itself."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in counts:
+        counts[id(node)] = LARGEST_VALUES + 1  # what a descendant that is this node counts
+        parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        counts[id(node)] = 1 + sum(_count_values(part, counts) for part in parts)
+    return counts[id(node)]
+
+
+def _collect_lines(node: yaml.Node | None, path: KeyPath, lines: dict[KeyPath, int], file: Path) -> None:
+    """Note the line of every key and list entry; refuse keys that are given twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            child = (*path, str(key.value))
+            child, line = (*path, str(key.value)), key.start_mark.line + 1
             if child in lines:
                 raise ConfigError(
-                    f"{file} line {key.start_mark.line + 1}: {'.'.join(child)} is given twice "
-                    f"(first on line {lines[child]}); keep one"
+                    f"{file} line {line}: {'.'.join(child)} is given twice (first on line {lines[child]}); "
+                    "keep one"
                 )
-            lines[child] = key.start_mark.line + 1
+            lines[child] = line
             _collect_lines(value, child, lines, file)
     elif isinstance(node, yaml.SequenceNode):
         for position, value in enumerate(node.value):
@@ -125,71 +171,49 @@ def _collect_lines(
             _collect_lines(value, (*path, str(position)), lines, file)
 
 
-def _apply_override(values: dict[str, Any], override: str) -> tuple[str, ...]:
-    """Write one ``dotted.key=value`` into `values` in place; return the key's path."""
+def _apply_override(values: dict[str, Any], places: dict[KeyPath, str], override: str) -> None:
+    """Write one ``dotted.key=value`` into `values` and `places`."""
+    place = f"--set {override}"
     key, equals, text = override.partition("=")
     path = tuple(key.strip().split("."))
     if not equals or not all(path):
-        raise ConfigError(f"--set {override}: must look like section.key=value")
-    try:
-        _, value = parse_yaml(text)
-    except YamlError as error:
-        raise ConfigError(f"--set {override}: the value is {error}") from None
+        raise ConfigError(f"{place}: must look like section.key=value")
+    _, value = _parse_yaml(text, place)
     target: Any = values
     for depth, name in enumerate(path[:-1]):
         if isinstance(target, list):
             if not name.isdigit() or int(name) >= len(target):
-                raise ConfigError(f"--set {override}: {'.'.join(path[:depth])} has no entry {name}")
+                raise ConfigError(f"{place}: {'.'.join(path[:depth])} has no entry {name}")
             target = target[int(name)]
-            continue
-        if not isinstance(target.get(name), dict | list):
-            target[name] = {}
-        target = target[name]
-    if isinstance(target, list):
-        raise ConfigError(f"--set {override}: give the whole list, or an entry's key")
-    if value is not None and (alternative := _ALTERNATIVES.get(path)):
-        target.pop(alternative, None)  # the override replaces the file's choice instead of contradicting it
+        else:
+            if not isinstance(target.get(name), dict | list):
+                target[name] = {}
+            target = target[name]
+    if not isinstance(target, dict):
+        raise ConfigError(f"{place}: give the whole list, or an entry's key")
+    if value is not None and path in _ALTERNATIVES:
+        target.pop(_ALTERNATIVES[path], None)
     target[path[-1]] = value
-    return path
+    for replaced in [known for known in places if known[: len(path)] == path]:
+        del places[replaced]
+    places[path] = place
+    for depth in range(1, len(path)):
+        places.setdefault(path[:depth], place)  # sections that the override opened
 
 
-# Keys of which exactly one is given.
-_ALTERNATIVES: dict[tuple[str, ...], str] = {("train", "steps"): "epochs", ("train", "epochs"): "steps"}
-
-
-def _describe(
-    error: ValidationError, kind: type[Section], sources: dict[tuple[str, ...], str], file: Path | None
-) -> str:
-    """One line for the first problem, and how many more there are."""
-    # A mistyped section is also a missing one; the typo is what the user can see.
-    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    first = problems[0]
-    path = tuple(str(part) for part in first["loc"])
-    dotted = ".".join(path)
-    where = next(
-        (sources[path[:depth]] for depth in range(len(path), 0, -1) if path[:depth] in sources),
-        str(file) if file else "the configuration",
-    )
-    if first["type"] == "extra_forbidden":
-        message = f"{where}: unknown key {dotted}{_nearest(kind, path)}"
-    elif first["type"] in ("model_type", "model_attributes_type"):
-        message = f"{where}: {dotted} must be a section with keys of its own, not {first['input']!r}"
-    elif first["type"] == "missing":
-        message = f"{where}: {dotted} is missing"
-    elif first["type"] in _PLAIN_TYPES:
-        message = f"{where}: {dotted} must be {_PLAIN_TYPES[first['type']]}, not {first['input']!r}"
-    else:
-        reason = str(first["msg"]).removeprefix("Value error, ")
-        given = first.get("input")
-        shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
-        key = f"{dotted}: " if dotted else ""  # none where whole sections contradict each other
-        message = f"{where}: {key}{reason[0].lower() + reason[1:]}{shown}"
-    more = len(problems) - 1
-    return message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
-
-
-# Where pydantic's own words speak of Python.
-_PLAIN_TYPES = {"path_type": "a path", "tuple_type": "a list, such as [128]", "invalid_key": "a key of text"}
+def _describe(kind: type[Section], problem: Any, places: dict[KeyPath, str], default: str) -> str:
+    """One line for one of pydantic's errors, with the nearest known place of its key."""
+    path = tuple(map(str, problem["loc"]))
+    known = (places[path[:depth]] for depth in range(len(path), 0, -1) if path[:depth] in places)
+    place, key, value = next(known, default), ".".join(path), problem.get("input")
+    if problem["type"] == "extra_forbidden":
+        return f"{place}: unknown key {key}; {_suggest(kind, path)}"
+    if problem["type"] in _MESSAGES:
+        return f"{place}: {_MESSAGES[problem['type']].format(key=key, value=value)}"
+    reason = str(problem["msg"]).removeprefix("Value error, ")
+    given = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
+    key = f"{key}: " if key else ""  # empty where whole sections contradict each other
+    return f"{place}: {key}{reason[0].lower() + reason[1:]}{given}"
 
 
 def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
@@ -204,24 +228,22 @@ def keys_of(kind: type[Section]) -> dict[str, FieldInfo]:
     return keys
 
 
-def _nearest(kind: type[Section], path: tuple[str, ...]) -> str:
-    """Name the most similar valid key: in the section where it stands, or by its last part in any other."""
+def _suggest(kind: type[Section], path: KeyPath) -> str:
+    """The nearest valid key in the same section, else anywhere, else the valid sections."""
     section: type[Section] | None = kind
     for part in path[:-1]:
         if section is not None and not part.isdigit():
             field = section.model_fields.get(part)
             section = _section_in(field.annotation) if field else None
-    sections = list(kind.model_fields)
-    here = [".".join([*path[:-1], name]) for name in section.model_fields] if section else []
-    valid = list(keys_of(kind))
-    same_name = [key for key in valid if key.rsplit(".", 1)[-1] == path[-1]]
-    elsewhere = valid + sections if len(path) > 1 else sections + valid
+    siblings = [".".join([*path[:-1], name]) for name in section.model_fields] if section else []
+    sections, keys = list(kind.model_fields), list(keys_of(kind))
+    anywhere = [*sections, *keys] if len(path) == 1 else [*keys, *sections]
     close = (
-        difflib.get_close_matches(".".join(path), here, n=1, cutoff=0.6)
-        or difflib.get_close_matches(".".join(path), elsewhere, n=1, cutoff=0.6)
-        or same_name
+        difflib.get_close_matches(".".join(path), siblings, n=1)
+        or difflib.get_close_matches(".".join(path), anywhere, n=1)
+        or [key for key in keys if key.rpartition(".")[2] == path[-1]]
     )
-    return f"; did you mean {close[0]}?" if close else f"; valid sections are {', '.join(sections)}"
+    return f"did you mean {close[0]}?" if close else f"valid sections are {', '.join(sections)}"
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
@@ -230,48 +252,3 @@ def _section_in(annotation: Any) -> type[Section] | None:
         if isinstance(candidate, type) and issubclass(candidate, Section):
             return candidate
     return None
-
-
-def documented_keys(kind: type[Section]) -> str:
-    """A Markdown table of every key: its type and range, its default, what it is."""
-    lines = ["| key | values | default | what it is |", "|---|---|---|---|"]
-    for key, field in keys_of(kind).items():
-        default = "**required**" if field.is_required() else f"`{_plain(field.default)}`"
-        lines.append(f"| `{key}` | {_values(field)} | {default} | {field.description or ''} |")
-    return "\n".join(lines) + "\n"
-
-
-def _values(field: FieldInfo) -> str:
-    """The type of a field, its choices or its range, in words."""
-    signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    limits = [
-        f"{sign} {getattr(item, name)}"
-        for item in field.metadata
-        for name, sign in signs.items()
-        if getattr(item, name, None) is not None
-    ]
-    return ", ".join([_type_name(field.annotation), *limits])
-
-
-def _type_name(annotation: Any) -> str:
-    arguments = get_args(annotation)
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in arguments)
-    if get_origin(annotation) is Annotated:
-        return _type_name(arguments[0])
-    if get_origin(annotation) is tuple:
-        return f"list of {_type_name(arguments[0])}"
-    if get_origin(annotation) is dict:
-        return "table of steps and numbers"
-    if arguments:
-        return " or ".join("null" if part is type(None) else _type_name(part) for part in arguments)
-    names = {
-        Interval: "steps, or like `1 epoch`",
-        TimedInterval: "steps, or like `1 epoch`, `5 minutes`",
-        Path: "path",
-        int: "whole number",
-        float: "number",
-        bool: "true, false",
-        str: "text",
-    }
-    return names.get(annotation, f"{annotation.__name__.removesuffix('Section').lower()} sections")

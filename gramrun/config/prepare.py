@@ -47,7 +47,7 @@ class SyntheticSection(Section):
 
 
 class WikipediaSection(Section):
-    """What of a wiki becomes a corpus (`gramrun.data.wikipedia.features`)."""
+    """Which pages, links and features of a wiki are taken (`gramrun.data.wikipedia.features`)."""
 
     graph: Literal["pages", "titles"] = Field(
         "pages",

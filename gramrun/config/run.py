@@ -35,7 +35,7 @@ class ModelSection(Section):
 
 
 class PriorSection(Section):
-    """What gravity pulls inner products towards (`gramrun.gramian.low_rank_prior`, Appendix C)."""
+    """The prior of inner products in the gravity term (`gramrun.gramian.low_rank_prior`, Appendix C)."""
 
     name: Literal["none", "popularity", "svd", "file"] = Field(
         "none", description="none is 0; popularity is f_x f_y / n; svd approximates the observed matrix"
@@ -54,7 +54,7 @@ class PriorSection(Section):
 
 
 class TrainSection(Section):
-    """The objective and its optimisation."""
+    """The objective and its optimization."""
 
     epochs: float | None = Field(None, gt=0, le=1e9, description="passes over the training pairs; or steps")
     steps: int | None = Field(None, ge=1, description="gradient steps; or epochs")
@@ -80,7 +80,7 @@ class TrainSection(Section):
         TimedInterval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
     )
     checkpoints_kept: int = Field(
-        2, ge=1, description="the newest ones; what is beyond the last is to fall back on where it is torn"
+        2, ge=1, description="the newest ones are kept; older ones are a fallback if the last is damaged"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
 
@@ -96,7 +96,7 @@ class TrainSection(Section):
 
 
 class TrainingEvaluationSection(EvaluationSection):
-    """The ranking protocol, and what else an evaluation of `gramrun train` measures."""
+    """The ranking protocol, and further measurements of `gramrun train`."""
 
     inner_products: int = Field(
         0,
@@ -106,13 +106,13 @@ class TrainingEvaluationSection(EvaluationSection):
 
 
 class GramErrorSection(Section):
-    """What ``gramrun gram-error`` watches along the trajectory."""
+    """The measurements of ``gramrun gram-error`` along the trajectory."""
 
     every: Interval = Field(
         Interval(count=100, unit="steps"),
         description="how often errors are measured; step 1 and the last too",
     )
-    estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that watch the trajectory")
+    estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that observe the trajectory")
     reference: Literal["exact", "sampled"] = Field(
         "exact", description="the true Gramian: over the whole corpus, or over a large sample (Appendix D)"
     )
@@ -125,7 +125,7 @@ class GramErrorSection(Section):
 
 
 class LogSection(Section):
-    """Where else a run tells of itself; nothing here changes a result (`gramrun.training.progress`)."""
+    """Further logs of a run; nothing here changes a result (`gramrun.training.progress`)."""
 
     tensorboard: bool = Field(
         False, description="`train` writes RUN/tensorboard too; needs `pip install 'gramrun[tensorboard]'`"
@@ -159,9 +159,9 @@ class RunConfig(Section):
             raise ValueError(f"train.objective: {train.objective} has no prior; drop train.prior")
         if train.objective == "taylor-softmax" and train.gamma_left != 1:
             raise ValueError("train.objective: taylor-softmax is a mean over pairs; set train.gamma_left: 1")
-        watching = [(section.label, section.gramian_batch_size) for section in self.gram_error.estimators]
-        for label, size in watching:
-            if watching.count((label, size)) > 1:
+        observing = [(section.label, section.gramian_batch_size) for section in self.gram_error.estimators]
+        for label, size in observing:
+            if observing.count((label, size)) > 1:
                 raise ValueError(f"gram_error.estimators holds {label} twice at gramian_batch_size {size}")
         for section in (estimator, *self.gram_error.estimators):
             if section.cache_entry == "pair" and (train.gamma_left, train.gamma_right) != (1, 1):

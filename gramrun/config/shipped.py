@@ -1,6 +1,6 @@
-"""The configs that come with gramrun, by name: ``<dataset>/<method>``, as `configs/` holds them.
+"""The configs that come with gramrun, by name: ``<dataset>/<method>``.
 
-A built wheel carries them inside the package; a checkout, and an editable install of one, has them beside it.
+A built wheel has the folder ``configs`` inside the package; a checkout or an editable install beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gramrun.base.errors import ConfigError
 
 _PACKAGE = Path(__file__).parents[1]
 
-# Datasets whose recommended config suits a corpus without one of its own, by the first part of its name.
+# The dataset whose config suits a corpus that has none, by the first part of the corpus's name.
 _ALIKE = {
     "movielens": "movielens-1m",
     "wikipedia": "wikipedia-simple",
@@ -31,15 +31,15 @@ def shipped_configs() -> Mapping[str, Path]:
 
 
 def find_config(file: Path) -> Path:
-    """The file that ``--config`` names: itself where it exists, else the shipped config of that name.
+    """Find the file that ``--config`` names: an existing file, or the shipped config of that name.
 
     Args:
         file: a path, or a shipped config's name with or without ``configs/`` and ``.yaml``.
 
     Raises:
-        ConfigError: when it is neither, with the shipped names nearest to it.
+        ConfigError: when it is neither; names the nearest shipped configs.
     """
-    is_folder = os.path.isdir(file)  # unlike pathlib's, false for a name that the system cannot even look up
+    is_folder = os.path.isdir(file)  # unlike pathlib, False for a name that is too long
     if os.path.exists(file) and not is_folder:
         return file
     shipped = shipped_configs()
@@ -56,15 +56,15 @@ def find_config(file: Path) -> Path:
 
 
 def config_for(corpus: str) -> str:
-    """The name of the shipped config to begin with on a corpus: its own dataset's, or a like one's.
+    """The name of the shipped config for a corpus: its own dataset's, or a similar one's.
 
     Args:
-        corpus: what `gramrun prepare` calls it.
+        corpus: its name in `gramrun prepare`.
     """
     alike = _ALIKE.get(corpus.partition("-")[0], "movielens-100k")
     return next(name for name in (f"{corpus}/sogram", f"{alike}/sogram") if name in shipped_configs())
 
 
 def _datasets(names: Mapping[str, Path]) -> list[str]:
-    """One entry for each dataset, such as ``enwik8/...``."""
+    """One entry per dataset, such as ``enwik8/...``."""
     return list(dict.fromkeys(f"{name.partition('/')[0]}/..." for name in names))

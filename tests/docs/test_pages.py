@@ -17,10 +17,11 @@ import pages
 import pytest
 import toys
 import typer
+from update_documentation import documented_keys
 
 from gramrun.cli import app
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
-from gramrun.config.loading import documented_keys, load_config
+from gramrun.config.loading import load_config
 
 CLI = typer.main.get_command(app)
 KINDS = {"prepare": PrepareConfig, "baseline": BaselineConfig}
