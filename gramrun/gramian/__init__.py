@@ -6,39 +6,20 @@ your own package needs neither: see `gramrun.gramian.custom`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
-import torch
-
+from gramrun.gramian.cache import CacheOptions
 from gramrun.gramian.control_variate import ControlVariate
 from gramrun.gramian.custom import make_custom
 from gramrun.gramian.estimator import GramianEstimator, NoGramian
 from gramrun.gramian.exact import ExactGramian
 from gramrun.gramian.population import Population
-from gramrun.gramian.sagram import Beta, CacheEntry, SAGram
+from gramrun.gramian.sagram import Beta, SAGram
 from gramrun.gramian.sampling import Sampling
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.gramian.sogram import SOGram
 
+__all__ = ["ESTIMATOR_NAMES", "CacheOptions", "make_estimator"]
+
 ESTIMATOR_NAMES = ("sampling", "sogram", "sagram", "control-variate", "exact", "none")
-
-
-@dataclass(frozen=True)
-class CacheOptions:
-    """How SAGram caches embeddings.
-
-    Attributes:
-        entry: one entry per item, or per training pair (the paper).
-        dtype: float32 or bfloat16.
-        folder: where to memory-map the caches, or None for memory.
-        rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
-    """
-
-    entry: CacheEntry = "item"
-    dtype: torch.dtype = torch.float32
-    folder: Path | None = None
-    rebuild_every: int = 0
 
 
 def make_estimator(
@@ -78,6 +59,7 @@ def make_estimator(
     Example:
         Two items of equal weight, one on each axis, in one batch: G is half the identity.
 
+        >>> import torch
         >>> from gramrun.gramian.batch import GramianBatch
         >>> from gramrun.gramian.population import make_population
         >>> population = make_population(torch.tensor([0, 1]), items=2, gamma=0.0)
@@ -91,22 +73,10 @@ def make_estimator(
     if ":" in name:
         return make_custom(name, embedding_dim, population, schedule, companion_dim)
 
-    def sagram(beta: Beta, project: bool) -> SAGram:
-        options = cache or CacheOptions()
-        return SAGram(
-            embedding_dim,
-            population,
-            beta,
-            project=project,
-            entry=options.entry,
-            dtype=options.dtype,
-            folder=options.folder,
-            rebuild_every=options.rebuild_every,
-            companion_dim=companion_dim,
-        )
-
-    def fresh() -> GramianEstimator:
-        return Sampling(embedding_dim, companion_dim) if cache is None else sagram("1", project=False)
+    def unbiased() -> GramianEstimator:
+        if cache is None:
+            return Sampling(embedding_dim, companion_dim)
+        return SAGram(embedding_dim, population, cache=cache, project=False, companion_dim=companion_dim)
 
     match name:
         case "sampling":
@@ -116,17 +86,24 @@ def make_estimator(
                 embedding_dim,
                 population,
                 schedule,
-                fresh(),
+                unbiased(),
                 project=project,
                 debias=debias,
                 exact_start=exact_start,
                 companion_dim=companion_dim,
             )
         case "sagram":
-            return sagram(beta, project)
+            return SAGram(
+                embedding_dim,
+                population,
+                beta,
+                cache=cache,
+                project=project,
+                companion_dim=companion_dim,
+            )
         case "control-variate":
             return ControlVariate(
-                embedding_dim, schedule, fresh(), project=project, companion_dim=companion_dim
+                embedding_dim, schedule, unbiased(), project=project, companion_dim=companion_dim
             )
         case "exact":
             return ExactGramian(embedding_dim, population, companion_dim)

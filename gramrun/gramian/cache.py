@@ -1,10 +1,12 @@
-"""Storage of cached embeddings: float32 or bfloat16, in memory or in a memory-mapped file."""
+"""Options and storage of cached embeddings: float32 or bfloat16, in memory or in a memory-mapped file."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,8 +14,27 @@ from torch import Tensor
 
 from gramrun.base.files import disk_errors
 
+CacheEntry = Literal["pair", "item"]
+
 CACHE_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _SAME_SIZE = {torch.float32: np.float32, torch.bfloat16: np.int16}  # numpy has no bfloat16
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """How SAGram caches embeddings.
+
+    Attributes:
+        entry: one entry per item, or per training pair (the paper).
+        dtype: float32 or bfloat16.
+        folder: where to memory-map the caches, or None for memory.
+        rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
+    """
+
+    entry: CacheEntry = "item"
+    dtype: torch.dtype = torch.float32
+    folder: Path | None = None
+    rebuild_every: int = 0
 
 
 def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None) -> Tensor:

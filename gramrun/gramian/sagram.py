@@ -18,19 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gramrun.gramian.batch import GramianBatch, join_moments
-from gramrun.gramian.cache import cache_tensor
+from gramrun.gramian.cache import CacheOptions, cache_tensor
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import Population
 
 Beta = Literal["1/n", "1"]
-CacheEntry = Literal["pair", "item"]
 
 _REBUILD_CHUNK = 65536  # entries summed at once in a rebuild; bounds memory, not a result
 
@@ -63,11 +61,9 @@ class SAGram(GramianEstimator):
         embedding_dim: k.
         population: the items or pairs that are cached.
         beta: ``"1/n"`` for SAG, ``"1"`` for SAGA.
+        cache: entries and storage, by default per item in memory. Entries per pair need batches drawn as
+            pairs, so γ = 1.
         project: whether to project a SAGA estimate onto the PSD cone.
-        entry: one cache entry per item or per pair; ``pair`` needs batches drawn as pairs, so γ = 1.
-        dtype: of the cached embeddings, float32 or bfloat16.
-        folder: where to memory-map the caches, or None for memory.
-        rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
         companion_dim: r. Companions are cached as well, r float32 numbers per entry.
 
     Raises:
@@ -84,32 +80,31 @@ class SAGram(GramianEstimator):
         self,
         embedding_dim: int,
         population: Population,
-        beta: Beta,
+        beta: Beta = "1",
         *,
+        cache: CacheOptions | None = None,
         project: bool = True,
-        entry: CacheEntry = "item",
-        dtype: torch.dtype = torch.float32,
-        folder: Path | None = None,
-        rebuild_every: int = 0,
         companion_dim: int = 0,
     ) -> None:
         super().__init__(embedding_dim, companion_dim)
-        if entry == "pair" and population.cumulative is not None:
+        cache = cache or CacheOptions()
+        if cache.entry == "pair" and population.cumulative is not None:
             raise ValueError("caches per pair need gamma = 1; under another gamma items are drawn, not pairs")
         self.population = population
         self.beta = beta
         self.project = project and beta == "1"
-        self.entry = entry
-        self.rebuild_every = rebuild_every
-        entries = len(population.pair_items) if entry == "pair" else len(population.item_weights)
-        self.register_buffer("cache", cache_tensor(entries, embedding_dim, dtype, folder))
-        self.register_buffer("companion_cache", cache_tensor(entries, companion_dim, torch.float32, folder))
+        self.entry = cache.entry
+        self.rebuild_every = cache.rebuild_every
+        entries = len(population.pair_items) if self.entry == "pair" else len(population.item_weights)
+        self.register_buffer("cache", cache_tensor(entries, embedding_dim, cache.dtype, cache.folder))
+        companions = cache_tensor(entries, companion_dim, torch.float32, cache.folder)
+        self.register_buffer("companion_cache", companions)
         self.register_buffer("cache_moments", torch.zeros_like(self.moments, dtype=torch.double))
         # The weight of one entry where all entries have the same, else None.
         positive = population.item_weights[population.item_weights > 0]
-        uniform = entry == "pair" or bool((positive == positive[0]).all())
-        self.entry_weight = (1 / (entries if entry == "pair" else len(positive))) if uniform else None
-        self.exact_caches = dtype == torch.float32
+        uniform = self.entry == "pair" or bool((positive == positive[0]).all())
+        self.entry_weight = (1 / (entries if self.entry == "pair" else len(positive))) if uniform else None
+        self.exact_caches = cache.dtype == torch.float32
 
     @torch.no_grad()
     def start(self, chunks: Iterable[GramianBatch]) -> None:
