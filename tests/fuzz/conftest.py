@@ -1,4 +1,4 @@
-"""The slow twins of the readers live beside the readers' own tests; and memory is measured from outside."""
+"""The readers' slow twins on the path, and a fixture that measures the memory of `gramrun prepare`."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 DATA = Path(__file__).parents[1] / "data"
 sys.path += [str(DATA), str(DATA / "wikipedia")]
 
-# A small process between: the largest memory of one that a large process has started counts that one's too.
+# The peak memory of a forked child starts at its parent's, so a small process starts the command.
 MEASURE = """
 import os, subprocess, sys
 process = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL)
@@ -22,10 +22,7 @@ open(sys.argv[1], "w").write(f"{process.returncode} {usage.ru_maxrss}")
 
 @pytest.fixture
 def peak_of_prepare(tmp_path):
-    """Run `gramrun prepare` on its own: the most memory that it held in bytes, and the line it ended with.
-
-    It must refuse within two minutes, with one line, and leave nothing.
-    """
+    """Run `gramrun prepare`, which must refuse in one line: its peak memory in bytes, and the line."""
 
     def run(corpus: str, source: Path, *settings: str, seconds: float = 120) -> tuple[int, str]:
         (tmp_path / "work").mkdir(exist_ok=True)

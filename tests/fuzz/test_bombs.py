@@ -1,7 +1,4 @@
-"""Small inputs that ask for much: packed zeros, stray numbers, endless statements; and what may be fetched.
-
-Each runs in a process of its own, whose largest memory is measured.
-"""
+"""Small inputs that would take much memory or name absurd sizes and paths, and a server that answers anything."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from local_server import Server, whole
 
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.base.errors import GramrunError
-from gramrun.config import PrepareConfig
-from gramrun.config.loading import load_config
 from gramrun.data import sources
 from gramrun.data.wikipedia.synthetic import SyntheticWiki, WikiSize
 
@@ -29,16 +24,6 @@ SIZE = WikiSize(pages=40, links=90, words=10, categories=4, topics=1, minimum_co
 def dump(tmp_path) -> Path:
     """Unpacked tables of a small wiki."""
     return write_tables(SyntheticWiki("smallwiki", SIZE), tmp_path / "dump", "2026", suffix=".sql")
-
-
-def replaced(dump: Path, table: str, suffix: str, pack, head: bytes, fill: bytes, times: int) -> None:
-    """Write a table as `head` and then `fill` again and again, packed."""
-    file = dump / f"smallwiki-20260101-{table}.sql"
-    file.unlink()
-    with pack(file.with_name(file.name + suffix)) as packed:
-        packed.write(head)
-        for _ in range(times):
-            packed.write(fill)
 
 
 def gz(path: Path):
@@ -53,34 +38,35 @@ CREATE = (
     b"CREATE TABLE `page` (`page_id` int, `page_namespace` int, `page_title` blob, `page_is_redirect` int);\n"
 )
 ROWS = CREATE + b"INSERT INTO `page` VALUES (1,0,'"
+# Compressor, suffix, the first bytes, 1 MiB that is repeated 2,000 times, and the message.
 BOMBS = {
-    "zeros": (gz, ".gz", b"\0", bytes(1 << 20), 2_000, "no statement of mysqldump"),
-    "blanks": (gz, ".gz", b"\n", b" " * (1 << 20), 2_000, "has no CREATE TABLE"),
-    "zst of blanks": (zst, ".zst", b"\n", b" " * (1 << 20), 2_000, "has no CREATE TABLE"),
-    "a string": (gz, ".gz", ROWS, b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
-    "a comment": (gz, ".gz", b"/*", b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
-    "a word": (gz, ".gz", b"x", b"x" * (1 << 20), 2_000, "a single row or comment is larger than 64 MiB"),
-    "columns": (gz, ".gz", b"CREATE TABLE page (a int", b",b int" * 100_000, 100, "never closed"),
+    "zeros": (gz, ".gz", b"\0", bytes(1 << 20), "no statement of mysqldump"),
+    "blanks": (zst, ".zst", b"\n", b" " * (1 << 20), "has no CREATE TABLE"),
+    "a string": (gz, ".gz", ROWS, b"x" * (1 << 20), "a single row or comment is larger than 64 MiB"),
+    "a comment": (gz, ".gz", b"/*", b"x" * (1 << 20), "a single row or comment is larger than 64 MiB"),
+    "columns": (gz, ".gz", b"CREATE TABLE page (a int", b",b int" * 150_000, "never closed"),
 }
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in ("zeros", "a string") else pytest.mark.slow) for name in BOMBS],
+    "name", [name if name == "a string" else pytest.param(name, marks=pytest.mark.slow) for name in BOMBS]
 )
 def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, peak_of_prepare):
-    pack, suffix, head, fill, times, message = BOMBS[name]
-    replaced(dump, "page", suffix, pack, head, fill, times)
-    if name == "columns":
-        file = dump / "smallwiki-20260101-page.sql.gz"
-        file.write_bytes(file.read_bytes() + gzip.compress(b");\n"))
+    pack, suffix, head, fill, message = BOMBS[name]
+    file = dump / "smallwiki-20260101-page.sql"
+    file.unlink()
+    with pack(file.with_name(file.name + suffix)) as packed:
+        packed.write(head)
+        for _ in range(2_000):
+            packed.write(fill)
+        packed.write(b");\n" if name == "columns" else b"")
     peak, line = peak_of_prepare("wikipedia-sql", dump)
     assert message in line
     assert peak < BOUND, f"{peak >> 20} MiB"
 
 
 def test_stray_numbers_cost_nothing(dump, tmp_path, peak_of_prepare):
-    """A page, a target and a link near 2^31 in a wiki of forty pages; with a fault at the end, to be refused."""
+    """A page and a target near 2^31 in a wiki of forty pages; the second run ends at a cut-off table."""
     for table, row in {
         "page": b"(2147483647,0,'Stray',0,0,0.5,'20260101000000',NULL,1,1,'wikitext',NULL)",
         "linktarget": b"(2147483646,0,'Stray')",
@@ -114,7 +100,7 @@ def test_a_red_link_that_is_no_text_is_dropped_and_counted(dump, tmp_path):
 
 
 def test_nothing_but_the_named_files_is_fetched(tmp_path, monkeypatch):
-    """Whatever the server says: an archive with other members, a page with links, an archive of another corpus."""
+    """Whatever the server answers: an archive of other members, a page with links, nothing."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     allowed = {"ml-1m.zip", "ml-latest-small.zip", "ml-latest-small.zip.md5", "ml-10m.zip"}
     bodies = [b"<a href='http://127.0.0.1/evil'>x</a>", b"PK\x05\x06" + bytes(18), b"", b"0" * 32]
@@ -166,14 +152,12 @@ def test_paths_that_no_system_takes_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     long, deep = "a" * 5_000, "a/" * 5_000
     config = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
-    for name in (long, deep, "a" * 300):
+    for name in (long, deep):
         for arguments in (
             ["prepare", "synthetic", "--output", name],
             ["prepare", "movielens-1m", "--output", "out", "--source", name],
             ["prepare", "wikipedia-sql", "--output", "out", "--source", name],
             ["prepare", "wikipedia-xml", "--output", "out", "--source", name],
-            ["prepare", "atomic", "--output", "out", "--source", name],
-            ["prepare", "enwik8", "--output", "out", "--source", name],
             ["train", "--config", name],
             ["train", "--config", config, "--set", f"data.path={name}"],
             ["evaluate", name],
@@ -181,4 +165,3 @@ def test_paths_that_no_system_takes_are_one_line(tmp_path, monkeypatch):
         ):
             code, _, error = command(*arguments)
             assert code in (1, 2), (arguments, error)
-    assert load_config(PrepareConfig, None, []) == PrepareConfig()

@@ -1,6 +1,6 @@
-"""MovieLens files of each generation and RecBole's atomic files, in folders and zips: damaged, or any bytes.
+"""MovieLens files and RecBole's atomic files, in folders and zips: damaged, or any bytes.
 
-The twins read line by line with Python's own numbers; what is taken must be what they read.
+What is read equals what a twin reads line by line with Python's own numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzzing import Refused, budgets, command, inputs, outcome
+from fuzzing import Refused, budgets, changed, changes, command, inputs, outcome
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mutations import changed, changes
 
 from gramrun.data import atomic, movielens
 from gramrun.data.corpus import Corpus
@@ -62,33 +61,10 @@ INTER = _joined([("user_id:token", "item_id:token", "rating:float", "timestamp:f
 )
 ITEM = "item_id:token\tclass:token_seq\tyear:float\tvector:float_seq\n9\ta b\t2001\t1 2\n10\tb\t1999.0\t\n11\t\t\t3\n"
 USER = "user_id:token\tjob:token\n1\tx y\n2\tx y\n"
-TOKENS = [
-    b"::",
-    b"|",
-    b"\t",
-    b",",
-    b'"',
-    b"1",
-    b"0",
-    b"4.5",
-    b"0.5",
-    b"(1995)",
-    b"\x1f",
-    b" ",
-    b"True",
-    b"nan",
-    b"\xc3\xa9",
-]
-TOKENS += [
-    b"+1",
-    b"1_0",
-    b"rating:float",
-    b"user_id:token",
-    b"class:token_seq",
-    b":",
-    b"key",
-    b"99999999999999999999",
-]
+TOKENS = (
+    b':: | , " 1 0 4.5 0.5 (1995) True nan +1 1_0 rating:float user_id:token class:token_seq : key'.split()
+)
+TOKENS += [b"\t", b"\x1f", b" ", b"\xc3\xa9", b"9" * 20]
 
 
 def pairs(corpus: Corpus, left: str, right: str) -> dict:
@@ -129,7 +105,7 @@ def whole(text: str) -> int:
     return int(value)
 
 
-@budgets(fast=80, slow=3_000)
+@budgets(fast=40, slow=3_000)
 def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.sampled_from(list(FILES)), st.sampled_from([0, 1]), changes(TOKENS))
@@ -146,7 +122,7 @@ def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     check()
 
 
-@budgets(fast=80, slow=3_000)
+@budgets(fast=40, slow=3_000)
 def test_damaged_atomic_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.dictionaries(st.sampled_from(["inter", "item", "user"]), changes(TOKENS), min_size=1))
@@ -176,7 +152,7 @@ def test_damaged_atomic_files_are_read_literally_or_refused(examples):
     check()
 
 
-@budgets(fast=60, slow=3_000)
+@budgets(fast=30, slow=3_000)
 def test_any_bytes_are_no_ratings(examples):
     @inputs(examples)
     @given(
@@ -218,23 +194,15 @@ WITHOUT_A_NAME = [directory(28, b"\x00\x00\x00\x00\x06\x00")]  # its six letters
 WITH_A_NAME_THAT_IS_NO_UTF_8 = [directory(8, b"\x00\x08"), directory(46, b"\xff")]
 
 
-@budgets(fast=80, slow=3_000)
+@budgets(fast=40, slow=3_000)
 def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
-    """Whatever was changed: names, sizes, flags, methods, checksums, data."""
     path = tmp_path / "ml-1m.zip"
     expected = {name: text.encode("latin-1") for name, text in FILES["movielens-1m"].items()}
-    tokens = [
-        b"PK\x03\x04",
-        b"PK\x01\x02",
-        b"PK\x05\x06",
-        b"PK\x06\x06",
-        b"../",
-        b"ratings.dat",
-        b"\xff\xff\xff\xff",
-    ]
+    tokens = [b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"../", b"ratings.dat", b"\xff" * 4]
+    tokens += [b"\x00\x00", b"\x08", b"\x63", b"\x01\x00"]
 
     @inputs(examples)
-    @given(changes([*tokens, b"\x00\x00", b"\x08", b"\x63", b"\x01\x00"], most=4))
+    @given(changes(tokens, most=4))
     @example(OF_ANOTHER_VERSION)
     @example(WITHOUT_A_NAME)
     @example(WITH_A_NAME_THAT_IS_NO_UTF_8)
@@ -248,11 +216,9 @@ def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
     check()
 
 
-@pytest.mark.parametrize(
-    "name", ["../ratings.dat", "/tmp/ratings.dat", "a/../../ratings.dat", "C:\\ratings.dat"]
-)
+@pytest.mark.parametrize("name", ["../ratings.dat", "/tmp/ratings.dat"])
 def test_a_zip_writes_nothing_outside_its_folder(name, tmp_path):
-    """Nothing is unpacked to the disk at all, whatever a member is called, or if it is a symbolic link."""
+    """Nothing is unpacked to the disk, whatever a member is called."""
     path, inside = tmp_path / "ml-1m.zip", tmp_path / "inside"
     inside.mkdir()
     with zipfile.ZipFile(path, "w") as opened:

@@ -1,4 +1,4 @@
-"""Run directories that were tampered with: manifests, metrics, checkpoints, embeddings, priors; every command."""
+"""Damaged run directories under each command that reads them: texts, checkpoints, embeddings, priors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from fuzzing import Refused, budgets, command, inputs, outcome, unseal
+from fuzzing import (
+    JSON_TOKENS,
+    Refused,
+    budgets,
+    changed,
+    changes,
+    command,
+    inputs,
+    leaves_of,
+    outcome,
+    replaced,
+    unseal,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mutations import JSON_TOKENS, changed, changes
-from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values, paths_of
+from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values
 
 from gramrun import runs
 from gramrun.gramian.low_rank_prior import load_prior
@@ -26,24 +37,17 @@ BASELINE = Path(__file__).parents[2] / "configs" / "movielens-100k" / "exact-als
 TOKENS = [*JSON_TOKENS, b'"step": ', b'"a"', b"\n", b"{}\n"]
 
 
+SMALL = ["train.steps=4", "train.batch_size=16", "estimator.gramian_batch_size=16", "evaluation.every=2",
+         "gram_error.every=2", "train.checkpoint_every=2", "evaluation.inner_products=50",
+         "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, gramian_batch_size: 16}]"]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
     """A training run, a gram-error run and a baseline, all of a few steps."""
     folder = tmp_path_factory.mktemp("runs")
-    small = [
-        "data.path=" + str(corpus_path),
-        "train.steps=4",
-        "train.batch_size=16",
-        "estimator.gramian_batch_size=16",
-    ]
-    small += [
-        "evaluation.every=2",
-        "gram_error.every=2",
-        "train.checkpoint_every=2",
-        "evaluation.inner_products=50",
-    ]
-    watched = "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, gramian_batch_size: 16}]"
-    options = [part for setting in [*small, watched] for part in ("--set", setting)]
+    settings = [f"data.path={corpus_path}", *SMALL]
+    options = [part for setting in settings for part in ("--set", setting)]
     for kind in ("train", "gram-error"):
         code, _, error = command(kind, "--config", CONFIG, "--output", folder / kind, *options)
         assert code == 0, error
@@ -57,7 +61,7 @@ def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
 
 
 def commands_on(kind: str, run: Path, output: Path) -> list[list[object]]:
-    """What a user may do with a run of this kind."""
+    """The commands that read a run of this kind."""
     if kind == "baseline":
         return [["evaluate", run, "--full"]]
     if kind == "train":
@@ -83,77 +87,68 @@ OTHER_SIDE = b"step,side,gramian_norm,variance,drift,reference_error\n1,other,1,
 NAMELESS = b"step,epoch,estimator,batch_size,alpha,side,error\n1,1,,16,,left,0.5\n1,1,,16,,right,0.5\n"
 
 
-@budgets(fast=40, slow=500)
-def test_damaged_texts_of_a_run_are_read_or_one_line(examples, made, tmp_path):
-    """Each command that reads the run ends well or in one line."""
+@pytest.fixture
+def use(made, tmp_path):
+    """Copy a run, change one of its files, and run one of the commands that read it."""
 
-    @inputs(examples)
-    @given(st.sampled_from(TEXTS), st.one_of(changes(TOKENS), st.binary(max_size=30)), st.integers(0, 9))
-    @example(("train", "metrics.jsonl"), b"[" * 100_000 + b"\n", 0)
-    @example(("train", "metrics.jsonl"), b"5\n", 1)
-    @example(("train", "metrics.jsonl"), b"{}\n", 2)
-    @example(("train", "metrics.jsonl"), b"\xff\n", 1)
-    @example(("train", "manifest.json"), b'{"a":' * 100_000, 0)
-    @example(("train", "manifest.json"), b"[[1, 2]]", 1)
-    @example(("baseline", "metrics.jsonl"), b"", 0)
-    @example(("gram-error", "trajectory.csv"), OTHER_SIDE, 3)
-    @example(("gram-error", "gram_error.csv"), NAMELESS, 1)
-    @example(("train", "metrics.jsonl"), b'{"step": 2, "loss": 1' + b"0" * 400 + b"}\n", 2)
-    def check(place, damage, which):
-        kind, name = place
+    def run_command(kind: str, name: str, change, which: int) -> None:
         run = tmp_path / "run"
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(made[kind], run)
-        whole = (run / name).read_bytes()
-        (run / name).write_bytes(damage if isinstance(damage, bytes) else changed(whole, damage))
+        (run / name).write_bytes(change((run / name).read_bytes()))
         possible = commands_on(kind, run, tmp_path / "figure.png")
         _, _, error = command(*possible[which % len(possible)])
         assert "wrong checksum" not in error and "wrong SHA-256" not in error
 
+    return run_command
+
+
+@budgets(fast=20, slow=500)
+def test_damaged_texts_of_a_run_are_read_or_one_line(examples, use):
+    @inputs(examples)
+    @given(st.sampled_from(TEXTS), st.one_of(changes(TOKENS), st.binary(max_size=30)), st.integers(0, 9))
+    @example(("train", "metrics.jsonl"), b"[" * 100_000 + b"\n", 0)
+    @example(("train", "metrics.jsonl"), b"{}\n", 2)
+    @example(("train", "metrics.jsonl"), b"\xff\n", 1)
+    @example(("train", "metrics.jsonl"), b'{"step": 2, "loss": 1' + b"0" * 400 + b"}\n", 2)
+    @example(("train", "manifest.json"), b'{"a":' * 100_000, 0)
+    @example(("baseline", "metrics.jsonl"), b"", 0)
+    @example(("gram-error", "trajectory.csv"), OTHER_SIDE, 3)
+    @example(("gram-error", "gram_error.csv"), NAMELESS, 1)
+    def check(place, damage, which):
+        use(*place, lambda whole: damage if isinstance(damage, bytes) else changed(whole, damage), which)
+
     check()
 
 
-@budgets(fast=40, slow=500)
-def test_any_value_in_a_run_s_json_is_taken_or_one_line(examples, made, tmp_path):
-    """Whole JSON, wrong values: in the manifest, a line of metrics, the evaluation of a baseline."""
+@budgets(fast=20, slow=500)
+def test_any_value_in_a_run_s_json_is_accepted_or_one_line(examples, made, use):
+    """In the manifest, in the first line of metrics, in the evaluation of a baseline."""
     places = [
         (kind, name, path)
         for kind, name in TEXTS
         if name.endswith((".json", ".jsonl"))
-        for path in paths_of(
-            json.loads(
-                (made[kind] / name).read_text().splitlines()[0]
-                if name.endswith("l")
-                else (made[kind] / name).read_text()
-            )
-        )
+        for path in leaves_of(json.loads(split((made[kind] / name).read_text(), name)[0]))
     ]
 
     @inputs(examples)
     @given(st.sampled_from(places), st.one_of(st.just("remove"), json_values), st.integers(0, 9))
     def check(place, value, which):
         kind, name, path = place
-        run = tmp_path / "run"
-        shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(made[kind], run)
-        text = (run / name).read_text()
-        first, rest = text.split("\n", 1) if name.endswith("l") else (text, "")
-        document = json.loads(first)
-        parent = document
-        for key in path[:-1]:
-            parent = parent[key]
-        if not path:
-            document = value
-        elif value == "remove":
-            del parent[path[-1]]
-        else:
-            parent[path[-1]] = value
-        (run / name).write_text(json.dumps(document) + "\n" + rest)
-        possible = commands_on(kind, run, tmp_path / "figure.png")
-        _, _, error = command(*possible[which % len(possible)])
-        assert "wrong checksum" not in error and "wrong SHA-256" not in error
+
+        def change(whole: bytes) -> bytes:
+            first, rest = split(whole.decode(), name)
+            return f"{json.dumps(replaced(json.loads(first), path, value))}\n{rest}".encode()
+
+        use(kind, name, change, which)
 
     check()
+
+
+def split(text: str, name: str) -> tuple[str, str]:
+    """The first JSON document of a text, and the rest."""
+    first, _, rest = text.partition("\n") if name.endswith(".jsonl") else (text, "", "")
+    return first, rest
 
 
 class _Payload:
@@ -202,55 +197,38 @@ states = st.recursive(
 )
 
 
-@budgets(fast=40, slow=500)
+@budgets(fast=20, slow=500)
 def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path):
-    """Whole files whose states are not this run's: missing, of other shapes and types."""
+    """Intact files whose states have other shapes or types than the run's."""
     source = runs.open_run(made["train"]).checkpoints()[-1]
-    places = paths_of(torch.load(source, weights_only=True))
+    places = leaves_of(torch.load(source, weights_only=True))
 
     @inputs(examples)
     @given(st.sampled_from(places), st.one_of(st.just("remove"), states), st.booleans())
-    @example(("extra", "losses", 0), torch.zeros((), dtype=torch.int64), True)
     @example(("extra", "losses"), torch.zeros(1, 1), True)
-    @example(("extra", "losses"), torch.zeros(()), True)
-    @example(("extra", "losses"), None, True)
     @example(("trainer", "train_seconds"), None, True)
     @example(("trainer", "model"), None, True)
     @example(("trainer", "left_estimator"), None, True)
-    @example(("trainer", "optimizer"), None, True)
     @example(("trainer", "optimizer"), torch.zeros(3), True)
     @example(("trainer", "optimizer", "accumulated"), torch.zeros(()), True)
     @example(("trainer", "step"), -1, True)
-    @example(
-        next(place for place in places if place[:2] == ("trainer", "model") and len(place) == 3), 1, True
-    )
+    @example(next(p for p in places if p[:2] == ("trainer", "model") and len(p) == 3), 1, True)
     def check(place, value, resume):
         run = tmp_path / "run"
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(made["train"], run)
         state = torch.load(source, weights_only=True)
-        parent = state
-        for key in place[:-1]:
-            parent = parent[key]
-        if not place:
-            state = value
-        elif isinstance(value, str) and value == "remove":
-            del parent[place[-1]]
-        elif isinstance(parent, tuple):
-            return
-        else:
-            parent[place[-1]] = value
+        state = replaced(state, place, value)
         for path in (run / "checkpoints").iterdir():
             path.unlink()
         torch.save(state, run / "checkpoints" / source.name)
-        command("train", "--output", run, "--resume", "--set", "train.steps=6") if resume else command(
-            "evaluate", run
-        )
+        resumed = ["train", "--output", run, "--resume", "--set", "train.steps=6"]
+        command(*(resumed if resume else ["evaluate", run]))
 
     check()
 
 
-@budgets(fast=60, slow=2_000)
+@budgets(fast=30, slow=2_000)
 def test_a_damaged_checkpoint_is_torn(examples, made, tmp_path):
     source = runs.open_run(made["train"]).checkpoints()[-1].read_bytes()
     path = tmp_path / "step-000000004.pt"
@@ -292,7 +270,7 @@ arrays = st.one_of(
 )
 
 
-@budgets(fast=60, slow=1_000)
+@budgets(fast=30, slow=1_000)
 def test_any_embeddings_and_priors_fit_or_are_refused(examples, made, tmp_path):
     run = Path(shutil.copytree(made["baseline"], tmp_path / "run"))
     whole = (run / "embeddings.npz").read_bytes()

@@ -1,6 +1,6 @@
-"""Prepared corpora with hostile manifests and arrays: opened whole and consistent, or refused in one line.
+"""Prepared corpora with hostile manifests and arrays: opened consistent, or refused in one line.
 
-The checksums are made to agree, so that it is the contents that are judged.
+The checksums agree with the damage, so that the checks of the contents are reached.
 """
 
 from __future__ import annotations
@@ -13,32 +13,41 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzzing import Refused, budgets, command, inputs, outcome, unseal
+from fuzzing import (
+    JSON_TOKENS,
+    Refused,
+    budgets,
+    changed,
+    changes,
+    command,
+    inputs,
+    leaves_of,
+    outcome,
+    replaced,
+    unseal,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mutations import JSON_TOKENS, changed, changes
 
 from gramrun.data import shards
 from gramrun.data.corpus import SplitCorpus
 
+CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
+NAMES = ["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]
 json_values = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
         st.integers(-3, 200),
-        st.sampled_from([2**31, 2**63, 2**64, 10**400, -(2**63)]),
+        st.sampled_from([2**31, 2**63, 2**64, 10**400, -(2**63), *NAMES]),
         st.floats(),
         st.text(max_size=8),
-        st.sampled_from(
-            ["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]
-        ),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)
     ),
     max_leaves=5,
 )
-# How long the literal invariants hold below takes the manifest's word.
 TOKENS = [*JSON_TOKENS, b"../", b'"files"', b"0"]
 
 
@@ -50,7 +59,7 @@ def folder(corpus_path, tmp_path) -> Path:
 
 
 def holds_together(corpus: SplitCorpus) -> None:
-    """What compiled code takes for granted, value by value."""
+    """The invariants that compiled loops rely on, value by value."""
     for side in (corpus.left, corpus.right):
         for feature in side.features:
             bounds = feature.offsets.tolist()
@@ -67,49 +76,34 @@ def holds_together(corpus: SplitCorpus) -> None:
     )
 
 
-def paths_of(value: object, path: tuple = ()) -> list[tuple]:
-    """Where every value of a JSON document stands."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, child in inner for found in paths_of(child, (*path, key)))]
+def opens_or_is_refused(folder: Path) -> None:
+    corpus = outcome(shards.open_corpus, folder)
+    if not isinstance(corpus, Refused):
+        holds_together(corpus)
+        for name, size in corpus.vocabulary_sizes.items():
+            frame = outcome(corpus.vocabularies.__getitem__, name)
+            assert isinstance(frame, Refused) or len(frame) == size
 
 
-@budgets(fast=100, slow=2_000)
-def test_any_value_in_a_manifest_is_taken_or_one_line(examples, folder):
+@budgets(fast=60, slow=2_000)
+def test_any_value_in_a_manifest_is_accepted_or_one_line(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_text()
-    places = paths_of(json.loads(whole))
 
     @inputs(examples)
-    @given(
-        st.sampled_from(places),
-        st.one_of(st.just("remove"), json_values),
-        st.sampled_from([None, "new", "../x"]),
-    )
-    def check(place, value, rename):
-        manifest = json.loads(whole)
-        parent = manifest
-        for key in place[:-1]:
-            parent = parent[key]
-        if not place:
-            manifest = value
-        elif value == "remove":
-            del parent[place[-1]]
-        elif rename and isinstance(parent, dict):
-            parent[rename] = parent.pop(place[-1])
-        else:
-            parent[place[-1]] = value
-        file.write_text(json.dumps(manifest), encoding="utf-8")
-        corpus = outcome(shards.open_corpus, folder)
-        if not isinstance(corpus, Refused):
-            holds_together(corpus)
-            for name in corpus.vocabulary_sizes:
-                outcome(corpus.vocabularies.__getitem__, name)
+    @given(st.sampled_from(leaves_of(json.loads(whole))), st.one_of(st.just("remove"), json_values))
+    def check(place, value):
+        document = json.loads(whole)
+        if place or value != "remove":
+            document = replaced(document, place, value)
+        file.write_text(json.dumps(document), encoding="utf-8")
+        opens_or_is_refused(folder)
 
     check()
 
 
-@budgets(fast=40, slow=2_000)
-def test_any_bytes_are_no_manifest(examples, folder):
+@budgets(fast=30, slow=2_000)
+def test_any_bytes_as_a_manifest(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_bytes()
 
@@ -117,13 +111,10 @@ def test_any_bytes_are_no_manifest(examples, folder):
     @given(st.one_of(st.binary(max_size=40), changes(TOKENS)))
     @example(b"[" * 100_000)
     @example(b'{"a":' * 100_000)
-    @example(b"9" * 5_000)
     @example(b'{"schema_version": ' + b"9" * 5_000 + b"}")
     def check(damage):
         file.write_bytes(damage if isinstance(damage, bytes) else changed(whole, damage))
-        corpus = outcome(shards.open_corpus, folder)
-        if not isinstance(corpus, Refused):
-            holds_together(corpus)
+        opens_or_is_refused(folder)
 
     check()
 
@@ -153,7 +144,7 @@ def array_bytes(values: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-@budgets(fast=100, slow=2_000)
+@budgets(fast=60, slow=2_000)
 def test_any_array_fits_the_others_or_is_refused(examples, folder):
     names = sorted(json.loads((folder / shards.MANIFEST).read_text())["files"])
     whole = {name: (folder / name).read_bytes() for name in names}
@@ -190,21 +181,14 @@ def test_any_array_fits_the_others_or_is_refused(examples, folder):
         else:
             data = damage if isinstance(damage, bytes) else changed(whole[name], damage)
         sealed(folder, name, data)
-        try:
-            corpus = outcome(shards.open_corpus, folder)
-            if not isinstance(corpus, Refused):
-                holds_together(corpus)
-                for vocabulary, size in corpus.vocabulary_sizes.items():
-                    frame = outcome(corpus.vocabularies.__getitem__, vocabulary)
-                    assert isinstance(frame, Refused) or len(frame) == size
-        finally:
-            sealed(folder, name, whole[name])
+        opens_or_is_refused(folder)
+        sealed(folder, name, whole[name])
 
     check()
 
 
 def test_a_corpus_reads_nothing_outside_its_folder(folder, tmp_path):
-    """Not by a name in its manifest; a symbolic link must lead to the very bytes that the checksum names."""
+    """Neither by a name in its manifest nor by a symbolic link to other bytes."""
     manifest = json.loads((folder / shards.MANIFEST).read_text())
     shutil.copytree(folder / "left", tmp_path / "elsewhere")
     text = (folder / shards.MANIFEST).read_text()
@@ -228,15 +212,9 @@ def test_an_array_cannot_run_code(folder, tmp_path):
         def __reduce__(self):
             return Path.touch, (tmp_path / "pwned",)
 
-    for name in ("left/frequency.npy", "pairs/train_left.npy"):
-        file = io.BytesIO()
-        np.save(file, np.array([Payload()], dtype=object), allow_pickle=True)
-        before = (folder / name).read_bytes()
-        sealed(folder, name, file.getvalue())
-        code, _, error = command("train", "--config", CONFIG, "--set", f"data.path={folder}", "--dry-run")
-        assert code == 2 and "holds no array of numbers" in error
-        sealed(folder, name, before)
+    file = io.BytesIO()
+    np.save(file, np.array([Payload()], dtype=object), allow_pickle=True)
+    sealed(folder, "left/frequency.npy", file.getvalue())
+    code, _, error = command("train", "--config", CONFIG, "--set", f"data.path={folder}", "--dry-run")
+    assert code == 2 and "left/frequency.npy" in error
     assert not (tmp_path / "pwned").exists()
-
-
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
