@@ -16,7 +16,7 @@ from gramrun.base.errors import RunError
 from gramrun.config.estimator import EstimatorSection
 from gramrun.gramian import CacheOptions, make_estimator, sagram
 from gramrun.gramian.batch import GramianBatch
-from gramrun.gramian.cache import CACHE_DTYPES, cache_bytes, cache_tensor
+from gramrun.gramian.cache import CACHE_DTYPES, CacheEntry, cache_bytes, cache_tensor
 from gramrun.gramian.population import make_population
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])
@@ -191,7 +191,7 @@ def test_the_words_of_a_config_are_those_of_the_caches():
     assert set(get_args(words["cache_dtype"])) == set(CACHE_DTYPES)
     assert get_args(words["beta"]) == get_args(sagram.Beta) != ()
     [entries] = [part for part in get_args(words["cache"]) if part is not type(None)]
-    assert set(get_args(entries)) == set(get_args(sagram.CacheEntry)) != set()
+    assert set(get_args(entries)) == set(get_args(CacheEntry)) != set()
     for word, dtype in CACHE_DTYPES.items():
         assert str(dtype) == f"torch.{word}"
 
