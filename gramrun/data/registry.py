@@ -14,16 +14,16 @@ from tqdm import tqdm
 from gramrun.base.errors import InputError
 from gramrun.base.files import sha256_of
 from gramrun.config import PrepareConfig
-from gramrun.data import atomic, movielens, sources, synthetic
+from gramrun.data import atomic, movielens, movielens_files, synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
 from gramrun.data.wikipedia import features as wikipedia
 from gramrun.data.wikipedia import synthetic as synthetic_wiki
+from gramrun.data.wikipedia.dump_status import verify
 from gramrun.data.wikipedia.enwik8 import locate_enwik8
+from gramrun.data.wikipedia.fetch import WIKIS, locate_wikipedia
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml
-from gramrun.data.wikipedia.published import verify
 from gramrun.data.wikipedia.records import Wiki
-from gramrun.data.wikipedia.sources import WIKIS, locate_wikipedia
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
@@ -79,7 +79,7 @@ def _raw_folders() -> list[Path]:
 
 
 def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
-    raw = sources.locate(name, source, _raw_folders(), DOWNLOADS)
+    raw = movielens_files.locate(name, source, _raw_folders(), DOWNLOADS)
 
     def read() -> Corpus:
         corpus = movielens.read(name, raw)
@@ -92,7 +92,7 @@ def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
 
 def _shortfall(name: str, corpus: Corpus) -> str:
     """Say so where ratings are missing: a file cut off between two lines reads like a whole one."""
-    official, read = sources.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
+    official, read = movielens_files.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
     return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
 
 
@@ -226,7 +226,7 @@ def _origin(found: RawFiles | DumpFiles) -> dict[str, Any]:
 
 
 CORPORA: Mapping[str, Callable[[str, PrepareConfig, Path | None], Found]] = {
-    **dict.fromkeys(sources.CORPORA, _movielens),
+    **dict.fromkeys(movielens_files.CORPORA, _movielens),
     **dict.fromkeys(WIKIS, _wikipedia),
     "wikipedia-sql": _wikipedia_sql,
     "wikipedia-xml": _wikipedia_xml,

@@ -13,7 +13,7 @@ from local_server import Server, whole
 
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.base.errors import GramrunError
-from gramrun.data import sources
+from gramrun.data import movielens_files
 from gramrun.data.wikipedia.synthetic import SyntheticWiki, WikiSize
 
 BOUND = 700 << 20  # bytes; the program alone takes 250 MB
@@ -110,13 +110,13 @@ def test_nothing_but_the_named_files_is_fetched(tmp_path, monkeypatch):
             server.answers = [whole(body)]
             for corpus in ("movielens-1m", "movielens-small", "movielens-10m"):
                 with pytest.raises(GramrunError):
-                    sources.locate(
+                    movielens_files.locate(
                         corpus,
                         None,
                         [],
                         tmp_path / "downloads",
                         server=server.address,
-                        packages={},
+                        mirrors={},
                         progress=False,
                     )
             assert {path.lstrip("/") for path, _ in server.requests} <= allowed

