@@ -36,7 +36,7 @@ def test_its_own_tests_pass(folder):
     page_tests = importlib.import_module(f"test_{NAME}")
     for check in CHECKS:
         page_tests.test_contract(check, companion_dim=2)
-    page_tests.test_unbiased_on_a_standing_trajectory()
+    page_tests.test_unbiased_on_a_constant_trajectory()
 
 
 def test_the_contracts_can_fail(folder):
