@@ -32,7 +32,7 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
 from gramrun.evaluation import top_k as negatives
 from gramrun.evaluation.protocol import ranking_task
-from gramrun.evaluation.ranking import Ints, Relevant, Sets
+from gramrun.evaluation.ranking import Ints, ItemSets
 from gramrun.evaluation.top_k import Negatives
 from gramrun.model.build import embed_all, make_model
 from gramrun.runs import checkpoints
@@ -49,8 +49,8 @@ class Problem:
     left: Tensor
     right: Tensor
     candidates: Ints
-    relevant: Sets
-    excluded: Sets
+    relevant: ItemSets
+    excluded: ItemSets
     embed: Callable[[], object] | None = None
 
 
@@ -65,7 +65,7 @@ def made_up(rows: int, items: int, candidates: int, dim: int, *, zipf: bool) -> 
         right *= (random.permutation(items)[:, None] + 1.0) ** -0.5 * np.float32(np.sqrt(items))
     excluded = random.integers(0, items, (rows, 50))
     sets = (
-        Relevant.from_pairs(np.repeat(np.arange(rows), each.shape[1]), each.ravel(), rows)
+        ItemSets.from_pairs(np.repeat(np.arange(rows), each.shape[1]), each.ravel(), rows)
         for each in (relevant, excluded)
     )
     return Problem(

@@ -32,7 +32,7 @@ from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation.baseline_run import implicit_als
+from gramrun.evaluation.baselines import implicit_als
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.training.trainer import Trainer
 
@@ -79,7 +79,7 @@ def implicit_curve(config: Path, corpus: SplitCorpus, settings: Sequence[str], s
         watched += time.perf_counter() - stopped
 
     started = time.perf_counter()
-    implicit_als(run.baseline, corpus, after_sweep=watch)
+    implicit_als.fit(run.baseline, corpus, after_sweep=watch)
     return curve
 
 

@@ -56,8 +56,8 @@ from gramrun.config import BaselineSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards, synthetic
 from gramrun.data.corpus import Corpus, Side, SplitCorpus
-from gramrun.evaluation.baseline_run import exact_als_problem
 from gramrun.evaluation.baselines import exact_als
+from gramrun.evaluation.baselines.run import exact_als_problem
 from gramrun.model.build import embed_all
 from gramrun.training.priors import make_prior
 from gramrun.training.trainer import Trainer

@@ -27,7 +27,7 @@ from gramrun.base.files import read_json
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation.protocol import evaluate_run
+from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import directory
 
 SAMPLING = "sampling"

@@ -26,7 +26,7 @@ _IMPORTED = [
     "gramrun.cli.training",
     "gramrun.training.loop",
     "gramrun.training.gram_error",
-    "gramrun.evaluation.baseline_run",
+    "gramrun.evaluation.baselines.run",
     "torch._dynamo",  # which torch.optim imports when it is called
     "experiments.reproduce.dry_run",
     "experiments.reproduce.pipeline",  # multiprocessing executes its parent's main module in every child

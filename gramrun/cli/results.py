@@ -55,25 +55,21 @@ def evaluate(
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
     from gramrun import runs
-    from gramrun.evaluation.baseline_run import evaluate_baseline
-    from gramrun.evaluation.protocol import describe, evaluate_run
+    from gramrun.evaluation.protocol import describe
+    from gramrun.evaluation.trained import evaluate_run
     from gramrun.runs import directory
 
     opened = runs.open_directory(run)
     corpus = runs.corpus_of(opened, data)
-    if isinstance(opened, runs.BaselineRun):
-        result = evaluate_baseline(opened, corpus, split.value, candidates=candidates, full=full)
-        runs.record_evaluation(opened, result)
-        done = f"wrote {run / directory.EVALUATION}"
-    else:
-        result = evaluate_run(opened, corpus, split.value, candidates=candidates, full=full)
-        runs.record_evaluation(opened, result)
-        done = f"wrote {run / directory.EVALUATION}; next: gramrun plot map {run} --output map.png"
+    candidates = corpus.right.items if full else candidates
+    result = evaluate_run(opened, corpus, split.value, candidates=candidates)
+    runs.record_evaluation(opened, result)
     if as_json:
         print_json(result)
         return
     typer.echo(describe(result))
-    typer.echo(done)
+    hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
+    typer.echo(f"wrote {run / directory.EVALUATION}{hint}")
 
 
 def plot(

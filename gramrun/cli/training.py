@@ -112,13 +112,13 @@ def baseline(
     from gramrun.config import BaselineConfig
     from gramrun.config.loading import load_config
     from gramrun.data.shards import open_corpus
-    from gramrun.evaluation import baseline_run as room
+    from gramrun.evaluation.baselines.run import run_baseline
     from gramrun.evaluation.protocol import describe
 
     resolved = load_config(BaselineConfig, config, settings or [])
     path = output or runs.default_path(config, resolved.baseline.seed)
     with locked(path):
-        results = room.run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
+        results = run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
     if as_json:
         evaluation = {result["split"]: result for result in results}
         print_json({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})

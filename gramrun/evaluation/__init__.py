@@ -1,1 +1,1 @@
-"""Ranking: the protocol, metrics, baselines, and what a trained model gives: exports and neighbours."""
+"""Ranking protocol and metrics, baselines, export of embeddings, nearest neighbours."""

@@ -1,11 +1,10 @@
-r"""Ranking metrics: pure numpy functions of the ranks of the relevant items.
+r"""Ranking metrics: numpy functions of the ranks of the relevant items.
 
-A ranking enters as the 1-based ranks of each left item's relevant items, in CSR form: left item ``i``
-owns ``ranks[offsets[i]:offsets[i + 1]]``, in ascending order. A relevant item below the depth that was
-ranked may carry any rank beyond that depth: a cut-off ``k`` no greater than the depth never looks at it.
+The input is the 1-based ranks of each left item's relevant items in CSR form: left item ``i`` has
+``ranks[offsets[i]:offsets[i + 1]]``, ascending, and at least one. A rank beyond ``k`` may be any number
+greater than ``k``. Every metric returns one value in [0, 1] for each left item, float64 (left items,), and
+raises ValueError if the input has another form or ``k < 1``.
 
-Every function returns one value for each left item, so that means, intervals and slices are the
-caller's, and every left item needs at least one relevant item: the metrics are 0/0 without.
 With :math:`R` relevant items at ranks :math:`r_1 < … < r_R`:
 
 ==============================  ==================================================================
@@ -29,26 +28,15 @@ Floats = NDArray[np.float64]
 
 
 def average_precision(ranks: Ints, offsets: Ints, k: int) -> Floats:
-    r"""Average precision at ``k``, with the denominator that a perfect ranking brings to 1.
+    r"""Average precision at ``k``; a perfect ranking has 1.
 
     .. math:: \mathrm{AP@}k = \frac{1}{\min(k, R)} \sum_{j:\, r_j \le k} \frac{j}{r_j}
 
-    Args:
-        ranks: int64 (relevant items,), 1-based, ascending within each left item.
-        offsets: int64 (left items + 1,), where each left item's ranks begin.
-        k: cut-off, >= 1.
-
-    Returns:
-        float64 (left items,), each in [0, 1].
-
-    Raises:
-        ValueError: if the input is no ranking as described in this module.
-
     Example:
-        One left item has its relevant items at ranks 1 and 3, another its only one at rank 4.
+        Two left items: relevant items at ranks 1 and 3, and at rank 4.
 
         >>> ranks, offsets = np.array([1, 3, 4]), np.array([0, 2, 3])
-        >>> average_precision(ranks, offsets, k=3).round(4).tolist()  # (1/1 + 2/3) / 2, and none
+        >>> average_precision(ranks, offsets, k=3).round(4).tolist()  # (1/1 + 2/3) / 2, and 0
         [0.8333, 0.0]
     """
     relevant = _relevant_counts(ranks, offsets, k)
@@ -56,29 +44,16 @@ def average_precision(ranks: Ints, offsets: Ints, k: int) -> Floats:
 
 
 def average_precision_relevant(ranks: Ints, offsets: Ints, k: int) -> Floats:
-    r"""Average precision at ``k`` over all relevant items, as trec_eval's ``map_cut`` has it.
+    r"""Average precision at ``k`` over all relevant items, trec_eval's ``map_cut``.
 
     .. math:: \frac{1}{R} \sum_{j:\, r_j \le k} \frac{j}{r_j}
 
-    A left item with more than ``k`` relevant items cannot reach 1, so this is the smaller of the two.
-
-    Args:
-        ranks: int64 (relevant items,), 1-based, ascending within each left item.
-        offsets: int64 (left items + 1,), where each left item's ranks begin.
-        k: cut-off, >= 1.
-
-    Returns:
-        float64 (left items,), each in [0, 1].
-
-    Raises:
-        ValueError: if the input is no ranking as described in this module.
+    It cannot reach 1 if there are more than ``k`` relevant items.
 
     Reference:
         trec_eval, https://github.com/usnistgov/trec_eval (``m_map_cut.c``).
 
     Example:
-        Three relevant items, of which one can be among the first 1.
-
         >>> average_precision_relevant(np.array([1, 2, 3]), np.array([0, 3]), k=1).round(4).tolist()
         [0.3333]
     """
@@ -90,17 +65,6 @@ def recall(ranks: Ints, offsets: Ints, k: int) -> Floats:
     r"""Fraction of the relevant items among the first ``k``.
 
     .. math:: \mathrm{R@}k = \frac{1}{R}\, |\{j : r_j \le k\}|
-
-    Args:
-        ranks: int64 (relevant items,), 1-based, ascending within each left item.
-        offsets: int64 (left items + 1,), where each left item's ranks begin.
-        k: cut-off, >= 1.
-
-    Returns:
-        float64 (left items,), each in [0, 1].
-
-    Raises:
-        ValueError: if the input is no ranking as described in this module.
 
     Example:
         >>> recall(np.array([1, 3, 4]), np.array([0, 2, 3]), k=3).tolist()
@@ -117,23 +81,12 @@ def ndcg(ranks: Ints, offsets: Ints, k: int) -> Floats:
         \mathrm{nDCG@}k = \sum_{j:\, r_j \le k} \frac{1}{\log_2(1 + r_j)}
         \Big/ \sum_{r=1}^{\min(k, R)} \frac{1}{\log_2(1 + r)}
 
-    Args:
-        ranks: int64 (relevant items,), 1-based, ascending within each left item.
-        offsets: int64 (left items + 1,), where each left item's ranks begin.
-        k: cut-off, >= 1.
-
-    Returns:
-        float64 (left items,), each in [0, 1].
-
-    Raises:
-        ValueError: if the input is no ranking as described in this module.
-
     Reference:
         Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002.
 
     Example:
         >>> ranks, offsets = np.array([1, 3, 4]), np.array([0, 2, 3])
-        >>> ndcg(ranks, offsets, k=3).round(4).tolist()  # (1 + 1/2) / (1 + 1/log2(3)), and none
+        >>> ndcg(ranks, offsets, k=3).round(4).tolist()  # (1 + 1/2) / (1 + 1/log2(3)), and 0
         [0.9197, 0.0]
     """
     relevant = _relevant_counts(ranks, offsets, k)
@@ -148,15 +101,15 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     r"""Percentile bootstrap interval of the mean over left items.
 
-    A resample of :math:`m` values with replacement is a multinomial draw of how often each *distinct*
-    value occurs. Metrics at a small cut-off take few distinct values, so drawing the counts costs
-    O(distinct values) in time and memory, whatever the number of left items, and is exact.
+    A resample with replacement is a multinomial draw of the count of each *distinct* value. Metrics at a
+    small cut-off have few distinct values, so a resample costs O(distinct values) for any number of left
+    items.
 
     Args:
         values: float64 (left items,), a metric of each left item.
-        seed: of the resampling; equal seeds give equal intervals.
-        resamples: number of resamples.
-        level: coverage aimed at, in (0, 1).
+        seed: of the resampling.
+        resamples: the number of resamples, >= 1.
+        level: the nominal coverage, in (0, 1).
 
     Returns:
         The lower and the upper end of the interval.
@@ -183,23 +136,23 @@ def bootstrap_interval(
 
 
 def _relevant_counts(ranks: Ints, offsets: Ints, k: int) -> Ints:
-    """R of each left item, after the checks that all metrics share."""
+    """R of each left item; checks the input."""
     if k < 1:
         raise ValueError(f"the cut-off k must be at least 1, not {k}")
     if offsets[0] != 0 or offsets[-1] != len(ranks):
         raise ValueError(f"offsets run from {offsets[0]} to {offsets[-1]}, not from 0 to {len(ranks)} ranks")
     relevant = np.diff(offsets)
     if np.any(relevant < 1):
-        raise ValueError(f"left item {np.argmin(relevant)} has no relevant item: leave it out of the ranking")
+        raise ValueError(f"left item {np.argmin(relevant)} has no relevant item; leave it out of the ranking")
     return relevant
 
 
 def _precision_sum(ranks: Ints, offsets: Ints, k: int) -> Floats:
-    """Sum over the relevant items within the first k of the precision at their rank, j / r_j."""
+    """Sum of the precisions j / r_j at the relevant items within the first k."""
     positions = np.arange(1, len(ranks) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
     return _sum_by_left(np.where(ranks <= k, positions / ranks, 0), offsets)
 
 
 def _sum_by_left(terms: NDArray[np.float64] | NDArray[np.bool_], offsets: Ints) -> Floats:
-    """Sum of each left item's terms; no left item is empty, which ``reduceat`` would get wrong."""
+    """Sum of each left item's terms. ``reduceat`` needs every left item to have one."""
     return np.add.reduceat(terms, offsets[:-1], dtype=np.float64)

@@ -1,15 +1,13 @@
-r"""``gramrun neighbors``: an item by its title, and what lies nearest to it among all items of a side.
+r"""``gramrun neighbors``: find an item by its title, and the items nearest to it on one side.
 
-Among its own kind the score is the cosine :math:`\langle a, b \rangle / (|a| |b|)`, which does not grow with
-an item's popularity; on the other side it is what the model was trained for, :math:`\langle u, v \rangle`.
-Both are float64 sums over all items, some at a time: the search is exact. Equal scores keep the order of item
-numbers.
+On the item's own side the score is the cosine :math:`\langle a, b \rangle / (|a| |b|)`, which does not grow
+with popularity. On the other side it is the model's score :math:`\langle u, v \rangle`. Both are float64 sums
+over all items, computed in chunks: the search is exact. Equal scores keep the order of item numbers.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,12 @@ import torch
 from torch import Tensor
 
 from gramrun.base.errors import InputError
-from gramrun.evaluation.embeddings import SideName, TrainedEmbeddings, open_embeddings, vocabulary_file
+from gramrun.evaluation.trained import SideName, TrainedEmbeddings, open_embeddings
 
 _OTHER: dict[SideName, SideName] = {"left": "right", "right": "left"}
-_YEAR = r" \([0-9]{4}\)$"  # after a title, as MovieLens has it
+_YEAR = r" \([0-9]{4}\)$"  # at the end of a MovieLens title
 _SHOWN = 5  # titles in a message
-_COMPARED = 200  # titles that are compared letter by letter with one that is not found
+_COMPARED = 200  # titles compared letter by letter with one that is not found
 
 
 def find_neighbors(
@@ -42,29 +40,28 @@ def find_neighbors(
     """Find an item by its title or id, and the items of greatest score.
 
     Args:
-        path: the run directory, of `gramrun train` or `gramrun baseline`.
-        sought: a title, the beginning or a part of one, or an id of the raw data; see `find_item`.
-        side: where it is looked up: by default the right side, but the left one where both hold the same
-            items, as pages do.
-        to: whose items are ranked, by cosine if that is `side`, by inner product if not: by default `side`,
-            but the other one where both hold the same items: the pages it is likely to link to.
-        count: how many, at least 1.
-        data: where the run's corpus lies, if not where it was.
+        path: the directory of `gramrun train` or `gramrun baseline`.
+        sought: a title, its beginning or a part of it, or an id of the raw data; see `find_item`.
+        side: the side of the item. Default: right; left if both sides hold the same items, as pages do.
+        to: the side to rank, by cosine if it is `side` and by inner product otherwise. Default: `side`; the
+            other side if both hold the same items.
+        count: the number of neighbours, at least 1.
+        data: the folder of the run's corpus, if it was moved.
 
     Returns:
-        A JSON-ready record: ``run``, ``method``, ``step``; ``query`` with ``side`` and an item's fields
-        ``item`` (its number), ``id`` and ``title``; ``to``, ``score`` (``cosine`` or ``inner product``);
-        ``neighbors``, the best first: an item's fields and ``score``. The item itself is left out.
+        A JSON-ready record: ``run``, ``method``, ``step``; ``query`` with ``side``, ``item`` (number), ``id``
+        and ``title``; ``to``, ``score`` (``cosine`` or ``inner product``); ``neighbors``, the best first,
+        each with ``item``, ``id``, ``title`` and ``score``. The item itself is left out.
 
     Raises:
-        InputError: when no title or several fit, or the run or its corpus cannot be used.
+        InputError: when no title or several match, or the run or its corpus cannot be used.
     """
     trained = open_embeddings(path, data)
     same_items = trained.corpus.left.item == trained.corpus.right.item
     side = side or ("left" if same_items else "right")
     to = to or (_OTHER[side] if same_items else side)
     titles = read_titles(trained, side)
-    item = _found(trained, titles, sought, side)
+    item = find_item(titles, sought, trained.side(side).item)
     itself = item if side == to or same_items else None
     items, scores = nearest(trained, side, item, to, count, left_out=itself)
     names = titles if trained.side(to).item == trained.side(side).item else read_titles(trained, to)
@@ -82,22 +79,8 @@ def find_neighbors(
     }
 
 
-def _found(trained: TrainedEmbeddings, titles: pa.Table, sought: str, side: SideName) -> int:
-    """`find_item`, whose refusal says where the other side has what is sought."""
-    try:
-        return find_item(titles, sought, trained.side(side).item)
-    except InputError as error:
-        other = _OTHER[side]
-        kind = trained.side(other).item
-        if kind != trained.side(side).item:
-            exact = itertools.islice(_fitting(read_titles(trained, other), sought), 2)
-            if any(pc.any(fits).as_py() for fits in exact):
-                raise InputError(f"{error}; a {kind} is, with --side {other}") from None
-        raise
-
-
 def describe(found: dict[str, Any]) -> str:
-    """What `find_neighbors` found, as a table."""
+    """The record of `find_neighbors` as a table."""
     query = found["query"]
     head = f"{query['title']} ({query['id']})" if query["title"] != query["id"] else query["title"]
     lines = [f"{head}: nearest of the {found['to']} side by {found['score']}; {found['method']}"]
@@ -108,12 +91,12 @@ def describe(found: dict[str, Any]) -> str:
 
 
 def read_titles(trained: TrainedEmbeddings, side: SideName) -> pa.Table:
-    """The items of a side: columns ``id`` and ``title`` (texts), a row for each item in order.
+    """The items of a side in order: columns ``id`` and ``title`` (text).
 
-    The title is the vocabulary's column ``title``, or else the first whose name ends so or in ``name``, as
-    atomic files may call it; where there is none, as of pages, the id is the title.
+    The title is the vocabulary's column ``title``, else the first column whose name ends in ``title`` or
+    ``name``, else the id.
     """
-    file = vocabulary_file(trained.corpus, trained.side(side))
+    file = trained.vocabulary_file(side)
     others = pq.read_schema(file).names[1:]
     named = [name for name in others if name.lower().endswith(("title", "name"))]
     column = "title" if "title" in others else next(iter(named), "key")
@@ -123,42 +106,35 @@ def read_titles(trained: TrainedEmbeddings, side: SideName) -> pa.Table:
 
 
 def find_item(titles: pa.Table, sought: str, kind: str) -> int:
-    """The one item that a text names.
-
-    In this order: the title as it is; the id; the title without its year, small and capital letters being
-    the same; the one title that begins so; the one that holds it.
+    """The number of the one item that `sought` names, by the first of `_matches` with any match.
 
     Args:
         titles: columns ``id`` and ``title``.
-        sought: what was typed.
-        kind: what the items are, for the message.
+        sought: a title, its beginning or a part of it, or an id.
+        kind: what the items are, for messages.
 
     Raises:
-        InputError: when several fit, or none: the line names the nearest.
+        InputError: when several items match, or none; the message suggests titles.
     """
     if not sought.strip():
-        raise InputError("the title is empty; type one, or the id of what is sought")
-    try:
-        sought.encode()
-    except UnicodeEncodeError:  # how Python hands over bytes of the command line that are no text
-        raise InputError(f"{sought!a} is not UTF-8; type the {kind}'s title in it") from None
-    for fits in _fitting(titles, sought):
-        found = np.flatnonzero(fits.to_numpy())
+        raise InputError("the title is empty; type one, or an id")
+    for matches in _matches(titles, sought):
+        found = np.flatnonzero(matches.to_numpy())
         if len(found) == 1:
             return int(found[0])
-        if len(found):
-            shown = ", ".join(_named(titles, row) for row in found[:_SHOWN])
+        if len(found) > 1:
+            shown = ", ".join(_name(titles, row) for row in found[:_SHOWN])
             more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
             raise InputError(
-                f"{sought!r} fits {len(found):,} {kind} titles: {shown}{more}; give one of them, or an id"
+                f"{sought!r} matches {len(found):,} {kind} titles: {shown}{more}; give one of them, or an id"
             )
     near = _similar(titles["title"], sought.lower())
     hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InputError(f"no {kind} is called {sought!r}{hint}")
 
 
-def _fitting(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:
-    """Which items fit, in one sense after the other: bool, shape (items,)."""
+def _matches(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:
+    """Masks, bool (items,): equal title, equal id, then without case: title without year, prefix, part."""
     yield pc.equal(titles["title"], sought)
     yield pc.equal(titles["id"], sought)
     lower, wanted = pc.utf8_lower(titles["title"]), sought.lower()
@@ -167,20 +143,18 @@ def _fitting(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:
     yield pc.match_substring(lower, wanted)
 
 
-def _named(titles: pa.Table, row: int) -> str:
+def _name(titles: pa.Table, row: int) -> str:
     fields = _fields(titles, int(row))
-    return (
-        repr(fields["title"]) if fields["title"] == fields["id"] else f"{fields['title']!r} ({fields['id']})"
-    )
+    suffix = "" if fields["title"] == fields["id"] else f" ({fields['id']})"
+    return f"{fields['title']!r}{suffix}"
 
 
 def _similar(titles: pa.ChunkedArray, wanted: str) -> list[str]:
-    """The most similar titles; only those that share most groups of three letters are compared closely."""
+    """The most similar titles by difflib, among those that share most trigrams with `wanted`."""
     lower = pc.utf8_lower(titles)
-    groups = {wanted[start : start + 3] for start in range(max(1, len(wanted) - 2))}
     shared = np.zeros(len(lower), dtype=np.int32)
-    for group in groups:
-        shared += pc.match_substring(lower, group).to_numpy()
+    for trigram in {wanted[start : start + 3] for start in range(max(1, len(wanted) - 2))}:
+        shared += pc.match_substring(lower, trigram).to_numpy()
     likely = np.argsort(-shared, kind="stable")[:_COMPARED]
     by_lower = {lower[row].as_py(): titles[row].as_py() for row in likely.tolist() if shared[row]}
     return [by_lower[text] for text in difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.5)]
@@ -203,11 +177,11 @@ def nearest(
 
     Args:
         trained: the embeddings.
-        side: of the item.
+        side: the side of the item.
         item: its number.
-        to: whose items are ranked: by cosine if that is `side`, by inner product if not.
-        count: how many, at most.
-        left_out: the number of an item that is not ranked.
+        to: the side to rank: by cosine if it is `side`, by inner product otherwise.
+        count: the number of items, at most.
+        left_out: the number of an item to leave out.
 
     Returns:
         Item numbers (int64) and scores (float64), both of shape (at most `count`,).
@@ -232,5 +206,5 @@ def _scores(embeddings: Tensor, query: Tensor, *, cosine: bool) -> np.ndarray:
     products = embeddings @ query
     if cosine:
         lengths = torch.linalg.norm(embeddings, dim=1) * torch.linalg.norm(query)
-        products = torch.where(lengths > 0, products / lengths, 0.0)  # what has no direction is near nothing
+        products = torch.where(lengths > 0, products / lengths, 0.0)  # 0 for a zero vector
     return products.numpy()

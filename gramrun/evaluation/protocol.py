@@ -1,14 +1,14 @@
-"""The ranking protocol: which left items, which candidates, what is left out, and popularity beside it.
+"""The ranking protocol: which left items and candidates are ranked, and what is measured.
 
-1. Left items: those with at least one positive in the split (``evaluation.left_items`` samples some).
+1. Left items: those with at least one positive in the split, or ``evaluation.left_items`` of them.
 2. Candidates: ``evaluation.candidates`` right items drawn uniformly without replacement, the same for all
-   left items, plus that left item's own positives; all right items where there are fewer.
-3. For the validation split, a left item's training positives are taken out; for the training split there
-   is nothing to take out. The result says which.
+   left items, plus each left item's own positives; all right items if there are fewer.
+3. On the validation split, a left item's training positives are excluded; on the training split none are.
 4. Ties count against the model (`gramrun.evaluation.ranking`).
+5. Popularity is measured on the same candidates, for comparison.
 
-The paper scores left items of the validation set against 50K random candidates (Section 4.3) and states
-neither MAP's denominator nor whether training positives are taken out, so both denominators are reported.
+The paper scores left items of the validation set against 50K random candidates (Section 4.3). It specifies
+neither MAP's denominator nor whether training positives are excluded; results report both denominators.
 """
 
 from __future__ import annotations
@@ -26,85 +26,70 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection
 from gramrun.data.corpus import Pairs, SplitCorpus
 from gramrun.evaluation import metrics
-from gramrun.evaluation.baselines.popularity import popularity_embeddings
 from gramrun.evaluation.ranking import (
     Ints,
-    Stretches,
+    ItemSets,
     candidate_hash,
     distinct_rows,
     rank_relevant,
     sample_candidates,
 )
-from gramrun.model.build import choose_device, make_model
 from gramrun.model.embedding import embed_in_chunks
 from gramrun.model.towers import TwoTower
-from gramrun.runs import check_same_data, checkpoints
-from gramrun.runs.directory import Run
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
 
-_ROWS_READ = 4096  # of a split at once; bounds memory, not a result
+MEASURES: Mapping[str, tuple[Metric, int]] = {
+    "map@10": (metrics.average_precision, 10),
+    "map@10_relevant": (metrics.average_precision_relevant, 10),
+    "recall@10": (metrics.recall, 10),
+    "recall@100": (metrics.recall, 100),
+    "ndcg@10": (metrics.ndcg, 10),
+}
+_ROWS_READ = 4096  # rows of a split in memory at once; does not change a result
 
 
 @dataclass(frozen=True)
 class RankingTask:
-    """What is ranked in one split, and against what.
+    """What is ranked in one split.
 
     Attributes:
         split: ``validation`` or ``train``.
         left_items: the left items, int64, ascending.
-        relevant: the right items of each of them in the split.
-        excluded: their training positives, where these are taken out.
+        relevant: the right items of each left item in the split.
+        excluded: the training positives of each left item, or None if they are ranked too.
         candidates: right item ids, int64, ascending.
-        candidate_hash: of these.
-        full: whether they are all right items.
+        candidate_hash: SHA-256 of the candidate ids.
+        full: whether the candidates are all right items.
     """
 
     split: str
     left_items: Ints
-    relevant: Stretches
-    excluded: Stretches | None
+    relevant: ItemSets
+    excluded: ItemSets | None
     candidates: Ints
     candidate_hash: str
     full: bool
 
 
-def ranking_task(
-    corpus: SplitCorpus, split: str, settings: EvaluationSection, *, full: bool = False
-) -> RankingTask:
-    """Choose left items and candidates; the settings' seed alone decides.
-
-    Args:
-        corpus: for its pairs.
-        split: ``validation`` or ``train``.
-        settings: candidates, left items and seed.
-        full: rank all right items, whatever ``settings.candidates`` says.
-    """
+def ranking_task(corpus: SplitCorpus, split: str, settings: EvaluationSection) -> RankingTask:
+    """Choose left items and candidates of ``validation`` or ``train``: a function of corpus and settings."""
     pairs = corpus.pairs(split)
     left_items, starts = distinct_rows(pairs.left)
-    relevant = Stretches(starts, np.append(starts[1:], len(pairs)), pairs.right)
+    relevant = ItemSets(starts, np.append(starts[1:], len(pairs)), pairs.right)
     if settings.left_items is not None and settings.left_items < len(left_items):
-        # A stream of its own, so that the candidates do not change with the number of left items.
+        # A separate stream: the candidates do not depend on the number of left items.
         random = np.random.default_rng((settings.seed, 1))
         chosen = np.sort(random.choice(len(left_items), settings.left_items, replace=False))
         left_items = left_items[chosen]
-        relevant = Stretches(relevant.starts[chosen], relevant.ends[chosen], pairs.right)
+        relevant = ItemSets(relevant.starts[chosen], relevant.ends[chosen], pairs.right)
     excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
-    count = corpus.right.items if full else settings.candidates
-    candidates = sample_candidates(corpus.right.items, count, settings.seed)
-    return RankingTask(
-        split,
-        left_items,
-        relevant,
-        excluded,
-        candidates,
-        candidate_hash(candidates),
-        len(candidates) == corpus.right.items,
-    )
+    candidates = sample_candidates(corpus.right.items, settings.candidates, settings.seed)
+    full = len(candidates) == corpus.right.items
+    return RankingTask(split, left_items, relevant, excluded, candidates, candidate_hash(candidates), full)
 
 
 def evaluate_embeddings(
@@ -113,41 +98,34 @@ def evaluate_embeddings(
     corpus: SplitCorpus,
     split: str,
     settings: EvaluationSection,
-    *,
-    full: bool = False,
 ) -> dict[str, Any]:
-    """Rank every chosen left item's candidates by ⟨u, v⟩ and measure.
+    """Rank the candidates of every chosen left item by ⟨u, v⟩ and measure.
 
     Args:
-        left_embeddings: shape (left items, k), of all left items.
-        right_embeddings: shape (right items, k), of all right items.
-        corpus: for its pairs.
+        left_embeddings: floating, shape (left items, k), of all left items.
+        right_embeddings: floating, shape (right items, k), of all right items.
+        corpus: the split corpus.
         split: ``validation`` or ``train``.
         settings: candidates, left items and seed.
-        full: rank all right items, whatever ``settings.candidates`` says.
 
     Returns:
-        What `measure` does.
+        The record of `measure`.
     """
-    task = ranking_task(corpus, split, settings, full=full)
+    task = ranking_task(corpus, split, settings)
     rows = torch.from_numpy(task.left_items).to(left_embeddings.device)
     return measure(task, left_embeddings[rows], right_embeddings, settings.seed)
 
 
 @torch.no_grad()
 def evaluate_model(
-    model: TwoTower,
-    corpus: SplitCorpus,
-    splits: Iterable[str],
-    settings: EvaluationSection,
-    *,
-    full: bool = False,
+    model: TwoTower, corpus: SplitCorpus, splits: Iterable[str], settings: EvaluationSection
 ) -> dict[str, dict[str, Any]]:
-    """What `evaluate_embeddings` gives, by split. Items are embedded once, and only those that are ranked.
+    """Measure a model on several splits; returns the records of `measure` by split.
 
-    Nothing is drawn from a global stream, and nothing of the model changes.
+    Embeds only the items that are ranked, each once. Draws from no global random stream and changes nothing
+    in the model.
     """
-    tasks = [ranking_task(corpus, split, settings, full=full) for split in splits]
+    tasks = [ranking_task(corpus, split, settings) for split in splits]
     left_rows = _rows_in_use([task.left_items for task in tasks], corpus.left.items)
     ranked = itertools.chain(*([task.candidates] for task in tasks), *(_items_of(t.relevant) for t in tasks))
     right_rows = _rows_in_use(ranked, corpus.right.items)
@@ -168,20 +146,18 @@ def evaluate_model(
 
 
 def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[str, Any]:
-    """Rank and measure.
+    """Rank one task and average the metrics over its left items.
 
     Args:
         task: its right items are rows of ``right``.
-        left: shape (left items of the task, k).
-        right: shape (right items, k).
+        left: floating, shape (left items of the task, k).
+        right: floating, shape (right items, k).
         seed: of the bootstrap.
 
     Returns:
-        A JSON-ready record: ``map@10`` (denominator min(10, relevant)) and its bootstrap interval ``ci95``
-        over left items, ``map@10_relevant`` (denominator relevant), ``recall@10``, ``recall@100``,
-        ``ndcg@10``; ``left_items`` and ``candidates`` (how many), ``full`` (whether these are all right
-        items), ``train_positives`` (excluded or included), ``candidate_hash``, ``seconds`` (without those
-        of embedding).
+        A JSON-ready record: ``split``; the `MEASURES`, with ``ci95``, the bootstrap interval of ``map@10``
+        over left items; ``left_items`` and ``candidates`` (counts), ``full`` (whether the candidates are all
+        right items), ``train_positives`` (excluded or included), ``candidate_hash``, and ``seconds``.
     """
     started = time.perf_counter()
     with tqdm(
@@ -190,20 +166,11 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         ranks, offsets = rank_relevant(
             left, right, task.candidates, task.relevant, task.excluded, progress=bar.update
         )
-
-    def values(metric: Metric, k: int) -> NDArray[np.float64]:
-        return _by_left_item(metric, ranks, offsets, k)
-
-    precision = values(metrics.average_precision, 10)
-    low, high = metrics.bootstrap_interval(precision, seed)
+    values = {name: _by_left_item(metric, ranks, offsets, k) for name, (metric, k) in MEASURES.items()}
     return {
         "split": task.split,
-        "map@10": float(precision.mean()),
-        "ci95": [low, high],
-        "map@10_relevant": float(values(metrics.average_precision_relevant, 10).mean()),
-        "recall@10": float(values(metrics.recall, 10).mean()),
-        "recall@100": float(values(metrics.recall, 100).mean()),
-        "ndcg@10": float(values(metrics.ndcg, 10).mean()),
+        **{name: float(by_item.mean()) for name, by_item in values.items()},
+        "ci95": list(metrics.bootstrap_interval(values["map@10"], seed)),
         "left_items": len(left),
         "candidates": len(task.candidates),
         "full": task.full,
@@ -213,79 +180,39 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
     }
 
 
-def evaluate_popularity(
-    corpus: SplitCorpus, split: str, settings: EvaluationSection, *, full: bool = False
-) -> dict[str, Any]:
-    """Measure popularity, the baseline without any model, on the same candidates."""
+def popularity_embeddings(left_items: int, right_frequency: np.ndarray) -> tuple[Tensor, Tensor]:
+    """One-dimensional embeddings that rank right items by their number of training pairs.
+
+    Args:
+        left_items: the number of left items.
+        right_frequency: integers, shape (right items,).
+
+    Returns:
+        float32, shapes (left items, 1), all ones, and (right items, 1).
+    """
+    return torch.ones(left_items, 1), torch.from_numpy(right_frequency.astype(np.float32))[:, None]
+
+
+def evaluate_popularity(corpus: SplitCorpus, split: str, settings: EvaluationSection) -> dict[str, Any]:
+    """Measure popularity on the candidates of `ranking_task`."""
     left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
-    return evaluate_embeddings(left, right, corpus, split, settings, full=full)
+    return evaluate_embeddings(left, right, corpus, split, settings)
 
 
-def trained_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
-    """The model of a run's newest checkpoint, and the step that it was saved at.
-
-    Raises:
-        InputError: when the run has no checkpoint, or one that does not fit its config or the corpus.
-    """
-    check_same_data(run, corpus.content_hash)
-    state = checkpoints.load_newest(run)
-    if state is None:
-        raise InputError(f"{run.path}: has no checkpoint yet; train it first")
-    model = make_model(run.config, corpus).to(choose_device(run.config.device))
-    try:
-        model.load_state_dict(state["trainer"]["model"])
-    except (LookupError, RuntimeError, TypeError, AttributeError):
-        raise InputError(
-            f"{run.path}: its checkpoint holds no model of its config; start the run anew with --force"
-        ) from None
-    return model, state["trainer"]["step"]
-
-
-def evaluate_run(
-    run: Run, corpus: SplitCorpus, split: str, *, candidates: int | None = None, full: bool = False
+def with_popularity(
+    result: Mapping[str, Any], corpus: SplitCorpus, settings: EvaluationSection
 ) -> dict[str, Any]:
-    """Evaluate a run's newest checkpoint, with popularity beside it.
-
-    Raises:
-        InputError: when the run has no checkpoint, or one that does not fit its config or the corpus.
-    """
-    model, step = trained_model(run, corpus)
-    settings = run.config.evaluation
-    if candidates is not None:
-        settings = settings.model_copy(update={"candidates": candidates})
-    result = evaluate_model(model, corpus, [split], settings, full=full)[split]
-    result = _beside_popularity(result, corpus, settings, full=full)
-    return {**result, "step": step, "method": run.config.estimator.label}
-
-
-def evaluate_beside_popularity(
-    left_embeddings: Tensor,
-    right_embeddings: Tensor,
-    corpus: SplitCorpus,
-    split: str,
-    settings: EvaluationSection,
-    *,
-    full: bool = False,
-) -> dict[str, Any]:
-    """What `evaluate_embeddings` gives, with the corpus's hash and popularity on the same candidates."""
-    result = evaluate_embeddings(left_embeddings, right_embeddings, corpus, split, settings, full=full)
-    return _beside_popularity(result, corpus, settings, full=full)
-
-
-def _beside_popularity(
-    result: dict[str, Any], corpus: SplitCorpus, settings: EvaluationSection, *, full: bool
-) -> dict[str, Any]:
-    popularity = evaluate_popularity(corpus, result["split"], settings, full=full)
-    kept = ("map@10", "ci95", "map@10_relevant", "recall@10", "recall@100", "ndcg@10")
+    """A record of `measure` with the corpus's hash and popularity's metrics on the same candidates."""
+    popularity = evaluate_popularity(corpus, result["split"], settings)
     return {
         **result,
         "data_hash": corpus.content_hash,
-        "popularity": {name: popularity[name] for name in kept},
+        "popularity": {name: popularity[name] for name in (*MEASURES, "ci95")},
     }
 
 
 def describe(result: Mapping[str, Any]) -> str:
-    """An evaluation beside popularity, as a short table."""
+    """A record of `with_popularity` as a short table."""
     low, high = result["ci95"]
     pool = "all right items" if result["full"] else f"{result['candidates']:,} candidates"
     lines = [
@@ -298,15 +225,15 @@ def describe(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _rows_of(pairs: Pairs, left_items: Ints) -> Stretches:
-    """The right items of the given left items in `pairs`; an empty row for a left item without any."""
-    sought = left_items.astype(pairs.left.dtype)  # of another type, all pairs would be copied into it
+def _rows_of(pairs: Pairs, left_items: Ints) -> ItemSets:
+    """The right items of each left item in `pairs`; a left item may have none."""
+    sought = left_items.astype(pairs.left.dtype)  # another type would copy all pairs
     starts = np.searchsorted(pairs.left, sought, side="left")
-    return Stretches(starts, np.searchsorted(pairs.left, sought, side="right"), pairs.right)
+    return ItemSets(starts, np.searchsorted(pairs.left, sought, side="right"), pairs.right)
 
 
 def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:
-    """Number the items that occur in ``ids``, in ascending order: int64 (count,), -1 for the others."""
+    """Number the items in ``ids`` in ascending order: int64 (count,), -1 for all other items."""
     rows = np.full(count, -1, dtype=np.int64)
     for items in ids:
         rows[items] = 0
@@ -316,7 +243,7 @@ def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:
 
 
 def _renumbered(task: RankingTask, rows: Ints) -> RankingTask:
-    """The task with rows for right items; those of the excluded that have none are no candidates."""
+    """The task with rows instead of right item ids; an excluded item without a row is no candidate."""
     return replace(
         task,
         candidates=rows[task.candidates],
@@ -325,14 +252,14 @@ def _renumbered(task: RankingTask, rows: Ints) -> RankingTask:
     )
 
 
-def _items_of(sets: Stretches) -> Iterator[Ints]:
-    """The items of all rows, a part at a time."""
+def _items_of(sets: ItemSets) -> Iterator[Ints]:
+    """The items of all rows, in parts."""
     for start in range(0, len(sets), _ROWS_READ):
         yield sets.rows(start, start + _ROWS_READ)[1]
 
 
 def _by_left_item(metric: Metric, ranks: Ints, offsets: Ints, k: int) -> NDArray[np.float64]:
-    """A metric of every left item, of some at a time: its terms take many times what its ranks do."""
+    """A metric of every left item, computed in parts: its terms take many times the memory of the ranks."""
     values = []
     for start in range(0, len(offsets) - 1, _ROWS_READ):
         part = offsets[start : start + _ROWS_READ + 1]

@@ -1,19 +1,17 @@
-r"""From embeddings to the ranks of the relevant items: the ranking protocol.
+r"""Rank the relevant items of each left item among its negatives.
 
-A left item's relevant items compete with *candidates*: the same right items for every left item, less
-those that are relevant or excluded for it (its training positives). With score
-:math:`s(j) = \langle u, v_j \rangle` and negatives :math:`N`, the rank of a relevant item is
+All left items share the same *candidates*. A left item's negatives :math:`N` are the candidates that are
+neither relevant nor excluded for it (its training positives). With :math:`s(j) = \langle u, v_j \rangle`,
+the rank of a relevant item is
 
 .. math:: r(j) = |\{c \in N : s(c) \ge s(j)\}| + \text{position of } j \text{ among the relevant items}
 
-so a negative that ties with a relevant item stands before it: ties count against the model, and a
-constant predictor scores no more than chance.
+A negative that ties with a relevant item ranks before it. Ties therefore count against the model, and a
+constant predictor scores no better than chance.
 
-Scores are compared as float64 sums rounded to float32; `gramrun.evaluation.top_k` counts as if it had them
-all.
-
-The paper (section 4.3) ranks against 50,000 random candidates and says neither what happens to training
-positives nor to ties; both are decided here.
+Scores are float64 sums rounded to float32; `gramrun.evaluation.top_k` counts them exactly without computing
+all of them. The paper (Section 4.3) ranks against 50,000 random candidates and specifies neither ties nor the
+treatment of training positives.
 """
 
 from __future__ import annotations
@@ -33,75 +31,22 @@ from gramrun.evaluation.top_k import Cells, Negatives, full_float32_products, no
 
 Ints = NDArray[np.int64]
 
-_PAIRS_READ = 2**20  # pairs of a column looked at at once; bounds memory, not a result
-_PAIRS_AT_ONCE = 16_384  # (row, item) pairs scored at once in float64; bounds memory, not a result
+# Chunk sizes; they bound memory and do not change a result.
+_PAIRS_READ = 2**20  # of a column
+_PAIRS_AT_ONCE = 16_384  # (row, item) pairs scored in float64
 
 
 @dataclass(frozen=True)
-class Relevant:
-    """A set of right items for each left row, in CSR form; also the form of the excluded items.
+class ItemSets:
+    """A set of right items for each left row: a ragged view into a column of right items. Copies nothing.
 
-    Row ``i`` owns ``items[offsets[i]:offsets[i + 1]]``, in strictly ascending order.
-
-    Attributes:
-        offsets: int64 (left rows + 1,).
-        items: int64 (pairs,), right item ids.
-
-    Raises:
-        ValueError: if the arrays are not of that form.
-    """
-
-    offsets: Ints
-    items: Ints
-
-    def __post_init__(self) -> None:
-        lengths = np.diff(self.offsets)
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.items) or np.any(lengths < 0):
-            raise ValueError(f"offsets must ascend from 0 to the number of items, {len(self.items)}")
-        row_starts = np.zeros(len(self.items) + 1, dtype=bool)
-        row_starts[self.offsets] = True
-        if np.any((np.diff(self.items) <= 0) & ~row_starts[1:-1]):
-            raise ValueError("items must be strictly ascending within each row (see Relevant.from_pairs)")
-
-    @classmethod
-    def from_pairs(cls, rows: Ints, items: Ints, row_count: int) -> Relevant:
-        """Group pairs by left row; pairs may come in any order and more than once.
-
-        Args:
-            rows: int64 (pairs,), in [0, row_count).
-            items: int64 (pairs,), right item ids.
-            row_count: number of left rows.
-        """
-        order = np.lexsort((items, rows))
-        rows, items = rows[order], items[order]
-        first = np.ones(len(rows), dtype=bool)
-        first[1:] = (np.diff(rows) != 0) | (np.diff(items) != 0)
-        offsets = np.searchsorted(rows[first], np.arange(row_count + 1))
-        return cls(offsets.astype(np.int64), items[first])
-
-    def __len__(self) -> int:
-        """How many left rows there are."""
-        return len(self.offsets) - 1
-
-    def rows(self, start: int, stop: int) -> tuple[Ints, Ints]:
-        """Rows ``start`` to ``stop`` as (row relative to ``start``, item) pairs in row order."""
-        offsets = self.offsets[start : stop + 1]
-        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        return rows, self.items[offsets[0] : offsets[-1]]
-
-
-@dataclass(frozen=True)
-class Stretches:
-    """Such sets as stretches of the column of a split: nothing as large as the split is made of them.
-
-    Row ``i`` owns ``column[starts[i]:ends[i]]``, in strictly ascending order.
+    Row ``i`` is ``column[starts[i]:ends[i]]``, in strictly ascending order.
 
     Attributes:
-        starts: int64 (left rows,).
-        ends: int64 (left rows,).
-        column: integers (pairs of the split,), right item ids; it may be a memory map.
-        numbers: int64 (right items,), where right items go by other numbers than their ids: these, or -1 for
-            an item that is left out. They ascend with the ids. None for the ids.
+        starts, ends: int64 (left rows,).
+        column: integers (pairs,), right item ids; it may be a memory map.
+        numbers: int64 (right items,), or None. Replaces each id by ``numbers[id]`` and drops the items where
+            that is -1. The numbers of kept items ascend with their ids.
     """
 
     starts: Ints
@@ -109,21 +54,34 @@ class Stretches:
     column: NDArray[np.integer[Any]]
     numbers: Ints | None = None
 
+    @classmethod
+    def from_pairs(cls, rows: Ints, items: Ints, row_count: int) -> ItemSets:
+        """Group pairs by left row. Pairs may come in any order and repeatedly.
+
+        Args:
+            rows: int64 (pairs,), in [0, row_count).
+            items: int64 (pairs,), right item ids.
+            row_count: number of left rows.
+        """
+        pairs = np.unique(np.stack([rows, items], axis=1), axis=0)
+        bounds = np.searchsorted(pairs[:, 0], np.arange(row_count + 1))
+        return cls(bounds[:-1], bounds[1:], pairs[:, 1])
+
     def __len__(self) -> int:
-        """How many left rows there are."""
+        """Number of left rows."""
         return len(self.starts)
 
     @property
     def offsets(self) -> Ints:
-        """Where each row would begin if all stood together: int64 (left rows + 1,); none may be left out."""
+        """CSR offsets of the rows, int64 (left rows + 1,), if no item is dropped."""
         return np.concatenate([[0], np.cumsum(self.ends - self.starts)]).astype(np.int64)
 
     def rows(self, start: int, stop: int) -> tuple[Ints, Ints]:
-        """As `Relevant.rows`."""
+        """Rows ``start`` to ``stop`` as (row relative to ``start``, item) pairs in row order."""
         starts, ends = self.starts[start:stop], self.ends[start:stop]
         lengths = ends - starts
         rows = np.repeat(np.arange(len(starts)), lengths)
-        if np.array_equal(starts[1:], ends[:-1]):  # they stand together, as where all left items are ranked
+        if np.array_equal(starts[1:], ends[:-1]):  # contiguous, as when all left items are ranked
             items = self.column[starts[0] : ends[-1]] if len(starts) else self.column[:0]
         else:
             shift = starts - (np.cumsum(lengths) - lengths)
@@ -135,14 +93,11 @@ class Stretches:
         return rows[is_kept], numbers[is_kept]
 
 
-Sets = Relevant | Stretches
-
-
 def distinct_rows(column: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
-    """The distinct values of an ascending column, and where each one's stretch begins.
+    """The distinct values of an ascending column, and the index where each begins.
 
     Args:
-        column: integers (pairs,), 0 or more; it may be a memory map, of which a part at a time is read.
+        column: integers (pairs,), 0 or more. A memory map is read in parts.
 
     Returns:
         Both int64 (distinct values,).
@@ -157,15 +112,10 @@ def distinct_rows(column: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
 
 
 def sample_candidates(items: int, count: int, seed: int) -> Ints:
-    """Draw candidates uniformly without replacement, or all items where there are no more than ``count``.
-
-    Args:
-        items: number of right items in the corpus.
-        count: number of candidates asked for.
-        seed: equal seeds give equal candidates.
+    """Draw ``min(count, items)`` of the right items uniformly without replacement.
 
     Returns:
-        int64 (min(items, count),), ascending right item ids.
+        int64 (min(count, items),), ascending right item ids; a function of the arguments alone.
     """
     if count >= items:
         return np.arange(items, dtype=np.int64)
@@ -174,11 +124,7 @@ def sample_candidates(items: int, count: int, seed: int) -> Ints:
 
 
 def candidate_hash(candidates: Ints) -> str:
-    """SHA-256 (hex) of the candidate ids as little-endian int64: equal hashes, comparable metrics.
-
-    Args:
-        candidates: int64 (candidates,).
-    """
+    """SHA-256 (hex) of the candidate ids as little-endian int64. Results with equal hashes are comparable."""
     return hashlib.sha256(candidates.astype("<i8").tobytes()).hexdigest()
 
 
@@ -187,39 +133,37 @@ def rank_relevant(
     left: Tensor,
     right: Tensor,
     candidates: Ints,
-    relevant: Sets,
-    excluded: Sets | None = None,
+    relevant: ItemSets,
+    excluded: ItemSets | None = None,
     depth: int = 100,
     chunk_rows: int = 256,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[Ints, Ints]:
-    """Rank each left row's relevant items among the candidates (the equation at the top of this file).
+    """Rank each left row's relevant items among the candidates (the equation of this module).
 
     Ranks up to ``depth`` are exact; a relevant item below it gets some rank greater than ``depth``.
-    An item that is both relevant and excluded is relevant. The cost is little more than that of one float32
-    product with all candidates. Memory beside the candidates' embeddings and the ranks is that of a chunk:
-    ``chunk_rows`` x 65,536 products, ``chunk_rows`` x ``depth`` embeddings, 16,384 pairs of embeddings, the
-    sets of ``chunk_rows`` rows, and, where a row is scored in float64, three times the first.
+    An item that is both relevant and excluded is relevant. The time is little more than that of the float32
+    product with all candidates; the memory is that of ``chunk_rows`` x 65,536 products.
 
     Args:
         left: floating (left rows, k), embeddings u.
         right: floating (right items, k), embeddings v, on the same device.
         candidates: int64 (candidates,), strictly ascending right item ids.
         relevant: the relevant right items of each left row; they need not be candidates.
-        excluded: right items that are not to be ranked, for each left row.
-        depth: greatest cut-off that the ranks will be used with, >= 1.
-        chunk_rows: left rows ranked at once; it changes memory and time, not the result.
-        progress: called with the number of rows done after each chunk, as ``tqdm.update``.
+        excluded: the right items to leave out, for each left row.
+        depth: the greatest cut-off of the metrics to compute, >= 1.
+        chunk_rows: left rows ranked at once; changes memory and time, not the result.
+        progress: called with the number of rows done after each chunk, like ``tqdm.update``.
 
     Returns:
         ``ranks``, int64 (relevant pairs,), ascending within each left row, and ``relevant.offsets``:
-        the input of :mod:`gramrun.evaluation.metrics`.
+        the input of `gramrun.evaluation.metrics`.
 
     Raises:
         RunError: if the embeddings hold NaN or are so large that scores overflow.
         ValueError: if the shapes do not fit, or ``candidates`` is not strictly ascending.
     """
-    unranked = [relevant] if excluded is None else [relevant, excluded]  # what is no negative
+    unranked = [relevant] if excluded is None else [relevant, excluded]
     for sets in unranked:
         if len(sets) != len(left):
             raise ValueError(f"{len(left)} left embeddings, but item sets of {len(sets)} rows")
@@ -228,7 +172,7 @@ def rank_relevant(
     _check_scores_are_finite(left, right)
 
     device = left.device
-    # `torch.tensor` copies: the sets may be read-only memory maps, which tensors cannot share.
+    # `torch.tensor` copies: tensors cannot share read-only memory maps.
     ids = torch.tensor(candidates, device=device)
     negatives = Negatives(right[ids], depth, min(chunk_rows, len(left)))
     offsets = relevant.offsets
@@ -251,21 +195,21 @@ def rank_relevant(
 
 
 def _rank_chunk(negatives: Negatives, u: Tensor, masked: Cells, scores: Tensor, lengths: Tensor) -> Tensor:
-    """Ranks of the relevant scores (flat, ``lengths`` of them in each row of ``u``)."""
+    """Ranks of the relevant scores: flat, ``lengths[i]`` of them for row i of ``u``."""
     column = torch.arange(int(lengths.max()), device=scores.device)
     is_filled = column < lengths[:, None]
     padded = scores.new_full(is_filled.shape, -torch.inf)
     padded[is_filled] = scores
     not_below = negatives.count(u, masked, padded.sort(dim=1, descending=True).values)
-    # A count that reaches the depth may be too small, but its rank is beyond the depth then.
+    # A count that reaches the depth may be too small, but the rank is then beyond the depth anyway.
     return (not_below + column + 1)[is_filled]
 
 
 def _check_scores_are_finite(left: Tensor, right: Tensor) -> None:
-    """Refuse embeddings whose scores cannot be ordered: |<u, v>| <= |u| |v| must stay within float32."""
+    """Check that |u| |v|, a bound of every score, is finite in float32."""
     if len(left) == 0 or len(right) == 0:
         return
-    # `not <` is also true of NaN.
+    # `not <` is also true for NaN.
     if not norms(left).max() * norms(right).max() < torch.finfo(torch.float32).max:
         raise RunError(
             "cannot rank: the embeddings hold NaN or overflow, so training has diverged; "
@@ -274,7 +218,7 @@ def _check_scores_are_finite(left: Tensor, right: Tensor) -> None:
 
 
 def _pair_scores(u: Tensor, right: Tensor, rows: Tensor, items: Tensor) -> Tensor:
-    """The score of each (row of ``u``, right item) pair, float32 (pairs,)."""
+    """Scores of (row of ``u``, right item) pairs, float32 (pairs,)."""
     scores = [u.new_empty(0, dtype=torch.float32)]
     for row, item in zip(rows.split(_PAIRS_AT_ONCE), items.split(_PAIRS_AT_ONCE), strict=True):
         scores.append((u[row].double() * right[item]).sum(dim=1).float())
@@ -282,7 +226,7 @@ def _pair_scores(u: Tensor, right: Tensor, rows: Tensor, items: Tensor) -> Tenso
 
 
 def _candidate_cells(rows: Tensor, items: Tensor, ids: Tensor) -> Cells:
-    """The (row, candidate position) cells of those (row, item) pairs whose item is a candidate."""
+    """The (row, candidate position) cells of the (row, item) pairs whose item is a candidate."""
     if len(ids) == 0:
         return rows[:0], items[:0]
     positions = torch.searchsorted(ids, items).clamp(max=len(ids) - 1)

@@ -1,25 +1,24 @@
-r"""The best negatives of many rows: float32 products, a bound of their rounding, float64 where it decides.
+r"""Count the negatives that score at least as high as given scores: exact, at the cost of float32 products.
 
-Scores s are float64 sums rounded to float32, so that no kernel's order of summation makes or breaks a tie.
-To compute all of them so would take three times as long as the float32 products a(c) of a row u with every
-candidate. But for any order of summation, fused or not, of k products with unit roundoff ε = 2⁻²⁴ (Higham,
+A score s is a float64 sum rounded to float32, so that ties do not depend on a kernel's order of summation.
+Computing all scores this way takes three times as long as the float32 products a(c) of a row u with every
+candidate. For any order of summation, fused or not, of k products with unit roundoff ε = 2⁻²⁴ (Higham,
 Accuracy and Stability of Numerical Algorithms, 2nd ed., Section 3.1)
 
-.. math:: |a(c) - \langle u, v_c \rangle| \le \gamma_k |u| |v_c|, \qquad \gamma_k = k ε / (1 - k ε),
+.. math:: |a(c) - \langle u, v_c \rangle| \le \gamma_k |u| |v_c|, \qquad \gamma_k = k ε / (1 - k ε).
 
-and s(c), and u and v_c where they come in float64, are one rounding each away, so that
+s(c) is one rounding away from the exact product, and so are u and v_c if they come in float64. Hence
 
 .. math:: |a(c) - s(c)| \le E = \gamma_{k+4} |u| \max_c |v_c|.
 
-Kept are the ``depth`` negatives of largest a, and a few more; let t be the least of their a. A negative c
-outside has a(c) ≤ t. To count the negatives with s(c) ≥ s(j) for some j, where counts beyond the depth need
-not be told apart:
+The algorithm keeps the ``depth`` negatives of largest a and a few more. Let t be the least of their a; every
+other negative has a(c) ≤ t. To count the negatives with s(c) ≥ s(j), up to ``depth``:
 
-1. Those with a(c) ≥ s(j) + E surely count, and no others than those with a(c) ≥ s(j) − E can. Where the two
-   are as many, or the first as many as the depth, that is the answer.
-2. Else the kept ones are scored in float64. Those outside have s(c) ≤ t + E: if s(j) is greater, or if
-   as many as the depth count already (as where everything ties), that is the answer.
-3. Else the row is scored in float64 against all candidates.
+1. Negatives with a(c) ≥ s(j) + E certainly count; those with a(c) < s(j) − E certainly do not. If both bounds
+   agree, or the first reaches the depth, the count is known.
+2. Otherwise score the kept negatives in float64. The others have s(c) ≤ t + E. If s(j) is greater, or the
+   count reaches the depth (as when everything ties), the count is known.
+3. Otherwise score the row in float64 against all candidates.
 """
 
 from __future__ import annotations
@@ -31,27 +30,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Candidates scored at once. It bounds memory when millions of items are ranked (a chunk of 256 left
-# rows takes 256 x 65,536 x 4 bytes = 67 MB) and holds the usual 50,000 candidates in one block.
+# Candidates scored at once: bounds memory (256 left rows x 65,536 x 4 bytes = 67 MB), and the usual 50,000
+# candidates fit into one block.
 CANDIDATE_BLOCK = 65_536
-# The best products of a row lie in the groups of best maxima, which cost a tenth of a `topk`. Measured on
-# two cores (50,000 candidates, depth 100): groups of 16 and 32 take longer.
+# Group size of `_best_cells`. Measured on two cores (50,000 candidates, depth 100): 16 and 32 take longer.
 _GROUP = 64
-_MARGIN = 8  # kept beyond the depth: next to no row then comes to step 3 by its rounding
+_MARGIN = 8  # kept beyond the depth, so that rounding hardly ever leads to step 3
 _UNIT_ROUNDOFF = 2.0**-24  # of float32
-_LEAST_NORMAL = 2.0**-126  # of float32: what one operation may lose where subnormals are flushed to zero
+_LEAST_NORMAL = 2.0**-126  # of float32: the loss of one operation if subnormals are flushed to zero
 
 Cells = tuple[Tensor, Tensor]  # int64 rows and candidate positions
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The negatives of largest product of some rows.
+    """The negatives of largest product, for some rows.
 
     Attributes:
-        products: a(c), float32 (rows, kept), descending; -inf where there are fewer.
-        positions: of these candidates, int64 (rows, kept).
-        error: E, float64 (rows,); infinite where nothing is known of the products.
+        products: a(c), float32 (rows, kept), descending; -inf where a row has fewer.
+        positions: candidate positions, int64 (rows, kept).
+        error: E, float64 (rows,); infinite if products may overflow.
     """
 
     products: Tensor
@@ -59,17 +57,17 @@ class Kept:
     error: Tensor
 
     def rows(self, rows: Tensor) -> Kept:
-        """Some of the rows."""
+        """A subset of the rows."""
         return Kept(self.products[rows], self.positions[rows], self.error[rows])
 
 
 class Negatives:
-    """The candidates that all rows share.
+    """Counts negatives among candidates that all rows share.
 
     Args:
         v: floating (candidates, k), the candidates' embeddings.
-        depth: the greatest count that matters, >= 1.
-        rows: the most rows that will be asked about at once.
+        depth: counts are exact up to this number, >= 1.
+        rows: the largest number of rows in one call.
     """
 
     def __init__(self, v: Tensor, depth: int, rows: int) -> None:
@@ -78,7 +76,7 @@ class Negatives:
         self._depth = depth
         self._kept = min(depth + _MARGIN, len(v))
         self._greatest_norm = norms(v).max() if len(v) > 0 else v.new_zeros((), dtype=torch.float64)
-        # Fresh memory for each chunk would cost as much as its product: the system clears every page.
+        # Reused for all chunks: fresh pages would cost as much as the product.
         self._products = self._v32.new_empty(rows * _whole_groups(min(len(v), CANDIDATE_BLOCK)))
 
     def count(self, u: Tensor, masked: Cells, scores: Tensor) -> Tensor:
@@ -86,11 +84,11 @@ class Negatives:
 
         Args:
             u: floating (rows, k).
-            masked: the cells that are no negatives.
-            scores: s(j), float32 (rows, n), descending in each row; -inf is not counted for.
+            masked: the cells that are not negatives.
+            scores: s(j), float32 (rows, n), descending in each row; -inf is padding.
 
         Returns:
-            int64 (rows, n), at most ``depth``; anything where s(j) is -inf.
+            int64 (rows, n), at most ``depth``; undefined for padding.
         """
         kept = self.largest(u, masked)
         error = kept.error[:, None]
@@ -105,7 +103,7 @@ class Negatives:
         return surely.clamp(max=self._depth)
 
     def _count_scores(self, u: Tensor, masked: Cells, scores: Tensor, kept: Kept) -> Tensor:
-        """Steps 2 and 3 of what `count` does, for rows that its bound has left open."""
+        """Steps 2 and 3, for rows that step 1 leaves open."""
         top, ceiling = self.score(u, kept)
         count = _count(top, scores)
         open_cells = (scores <= ceiling[:, None]) & (count < self._depth) & (scores > -torch.inf)
@@ -133,10 +131,10 @@ class Negatives:
         return Kept(products, positions.gather(1, order).clamp(max=len(self._v) - 1), self._error(u))
 
     def score(self, u: Tensor, kept: Kept) -> tuple[Tensor, Tensor]:
-        """Scores of the kept negatives, and what no other negative's exceeds (step 2).
+        """Scores of the kept negatives and an upper bound of all others (step 2).
 
         Returns:
-            s(c), float32 (rows, kept), descending; and t + E, float64 (rows,).
+            s(c), float32 (rows, kept), descending; t + E, float64 (rows,).
         """
         scores = torch.bmm(self._v[kept.positions].double(), u.double()[:, :, None]).squeeze(2).float()
         is_masked = kept.products == -torch.inf
@@ -148,7 +146,7 @@ class Negatives:
         return scores, torch.where(kept.error.isinf(), kept.error, least + kept.error)
 
     def score_all(self, u: Tensor, masked: Cells) -> Tensor:
-        """The ``depth`` largest scores, float32 (rows, <= depth), descending, from all of them (step 3)."""
+        """The ``depth`` largest of all scores, float32 (rows, <= depth), descending (step 3)."""
         top = self._v32.new_empty((len(u), 0))
         for start in range(0, len(self._v), CANDIDATE_BLOCK):
             v = self._v[start : start + CANDIDATE_BLOCK].double()
@@ -158,7 +156,7 @@ class Negatives:
         return top.topk(min(self._depth, top.shape[1]), dim=1).values
 
     def _error(self, u: Tensor) -> Tensor:
-        """E of each row, with what flushed subnormals may add; infinite where products may overflow."""
+        """E of each row, including flushed subnormals; infinite if products may overflow."""
         u_norms, v_norm, terms = norms(u), self._greatest_norm, u.shape[1] + 4
         relative = terms * _UNIT_ROUNDOFF / (1 - terms * _UNIT_ROUNDOFF)
         flushed = 2 * terms * _LEAST_NORMAL * (1 + u_norms + v_norm)
@@ -176,7 +174,7 @@ def norms(embeddings: Tensor) -> Tensor:
 
 @contextmanager
 def full_float32_products() -> Iterator[None]:
-    """Multiply float32 as such, not as TF32 or bfloat16, whatever `set_float32_matmul_precision` chose."""
+    """Multiply in full float32, regardless of `torch.set_float32_matmul_precision`."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -186,10 +184,11 @@ def full_float32_products() -> Iterator[None]:
 
 
 def _best_cells(products: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """What ``topk`` gives (unsorted), of rows that are a whole number of groups.
+    """``topk`` (unsorted) of rows whose width is a multiple of the group size.
 
-    Were one of the best outside the ``depth`` groups of greatest maximum, each of these would hold one that
-    is as large: only equals can be exchanged. The least of these maxima is a lower bound of the best.
+    The largest ``depth`` values lie in the ``depth`` groups of largest maximum, up to ties: each of these
+    groups holds a value at least as large as any value outside them. The maxima cost a tenth of a ``topk``,
+    and their minimum is a lower bound of the result.
     """
     rows, width = products.shape
     groups = width // _GROUP
@@ -204,14 +203,14 @@ def _best_cells(products: Tensor, depth: int) -> tuple[Tensor, Tensor]:
 
 
 def _largest_at_least(values: Tensor, least: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """What ``topk`` gives (unsorted), of rows with ``depth`` values or more that are at least ``least``.
+    """``topk`` (unsorted) of rows with at least ``depth`` values >= ``least``.
 
-    These are seldom many more, and a ``topk`` of them alone is several times as fast.
+    There are seldom many more such values, and a ``topk`` of them alone is several times as fast.
     """
     row, column = (values >= least[:, None]).nonzero(as_tuple=True)
     counts = torch.bincount(row, minlength=len(values))
     widest = int(counts.max())
-    if int(counts.min()) < depth or widest > 4 * depth:  # NaN, or ties
+    if int(counts.min()) < depth or widest > 4 * depth:  # NaN or ties
         best, place = values.topk(depth, dim=1, sorted=False)
         return best, place
     index = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
@@ -228,14 +227,14 @@ def _whole_groups(columns: int) -> int:
 
 
 def _in_block(cells: Cells, start: int, width: int) -> Cells:
-    """The cells of a block of candidates, by their position in it."""
+    """The cells of a block of candidates, with positions relative to it."""
     row, position = cells
     inside = (position >= start) & (position < start + width)
     return row[inside], position[inside] - start
 
 
 def _of_rows(cells: Cells, rows: Tensor, count: int) -> Cells:
-    """The cells of some of ``count`` rows, which are renumbered from 0."""
+    """The cells of a subset of ``count`` rows, renumbered from 0."""
     number = torch.full((count,), -1, device=rows.device)
     number[rows] = torch.arange(len(rows), device=rows.device)
     row, position = cells
@@ -244,6 +243,6 @@ def _of_rows(cells: Cells, rows: Tensor, count: int) -> Cells:
 
 
 def _count(descending: Tensor, thresholds: Tensor) -> Tensor:
-    """How many of each row of ``descending`` are at least each threshold (descending too) of that row."""
-    # Negated, both are ascending, and right=True counts those that equal the threshold.
+    """For each threshold, the number of values in the same row that reach it; rows are descending."""
+    # Both are ascending when negated; right=True includes equal values.
     return torch.searchsorted(-descending.to(thresholds.dtype), -thresholds, right=True)

@@ -14,9 +14,10 @@ from gramrun.base.files import read_json
 from gramrun.config import BaselineSection
 from gramrun.config.loading import config_hash
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation import baseline_run as baseline
 from gramrun.evaluation.baselines import exact_als
+from gramrun.evaluation.baselines import run as baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.evaluation.trained import evaluate_run
 
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "exact-als.yaml"
 NAMES = ("popularity", "implicit-als", "exact-als")
@@ -167,16 +168,16 @@ def test_another_corpus_and_damage_are_refused(gramrun, arguments, corpus):
     run = runs.open_directory(Path("r"))
     run.update_manifest(data_hash="0" * 64)
     with pytest.raises(InputError, match="holds another corpus"):
-        baseline.evaluate_baseline(run, corpus, "validation")
+        evaluate_run(run, corpus, "validation")
     run.update_manifest(data_hash=corpus.content_hash)
     whole = Path("r/embeddings.npz").read_bytes()
     for damaged in (whole[:-40], b"", b"PK\x03\x04 no archive"):
         Path("r/embeddings.npz").write_bytes(damaged)
         with pytest.raises(InputError, match=r"embeddings\.npz: has \d+ bytes instead of \d+; bring it back"):
-            baseline.evaluate_baseline(run, corpus, "validation")
+            evaluate_run(run, corpus, "validation")
     run.update_manifest(files={})  # as those of older versions, which had none
     with pytest.raises(InputError, match="missing or damaged"):
-        baseline.evaluate_baseline(run, corpus, "validation")
+        evaluate_run(run, corpus, "validation")
     np.savez("r/embeddings.npz", left=np.ones((3, 1)), right=np.ones((2, 1)))
-    with pytest.raises(InputError, match="of other items"):
-        baseline.evaluate_baseline(run, corpus, "validation")
+    with pytest.raises(InputError, match=r"embeddings\.npz: damaged"):
+        evaluate_run(run, corpus, "validation")

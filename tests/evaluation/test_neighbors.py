@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gramrun.base.errors import InputError
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
-from gramrun.evaluation import embeddings
-from gramrun.evaluation.embeddings import TrainedEmbeddings
+from gramrun.evaluation import trained as embeddings
 from gramrun.evaluation.neighbors import find_item, nearest
+from gramrun.evaluation.trained import TrainedEmbeddings
 
 TITLES = (
     ("1", "Toy Story (1995)"),
@@ -64,16 +64,15 @@ def test_one_item_is_meant(titles, sought, identifier):
 @pytest.mark.parametrize(
     ("sought", "words"),
     [
-        ("Hamlet", ["fits 2 movie titles", "'Hamlet (1990)' (6)", "'Hamlet (1996)' (7)", "or an id"]),
-        ("Twins", ["fits 2 movie titles", "(1995)", "(12)"]),
-        ("toy", ["fits 2 movie titles"]),
-        ("e", ["fits 7 movie titles", "and 2 more"]),
+        ("Hamlet", ["matches 2 movie titles", "'Hamlet (1990)' (6)", "'Hamlet (1996)' (7)", "or an id"]),
+        ("Twins", ["matches 2 movie titles", "(1995)", "(12)"]),
+        ("toy", ["matches 2 movie titles"]),
+        ("e", ["matches 7 movie titles", "and 2 more"]),
         ("Tpy Story", ["no movie is called 'Tpy Story'", "did you mean", "'Toy Story (1995)'"]),
         ("Goldeneey", ["'GoldenEye (1995)'"]),
         ("qqqqqq", ["no movie is called 'qqqqqq'"]),
         ("\n", ["the title is empty"]),
         ("", ["the title is empty"]),
-        (b"caf\xe9".decode(errors="surrogateescape"), ["is not UTF-8"]),
     ],
 )
 def test_none_or_several_are_meant(titles, sought, words):
@@ -208,7 +207,7 @@ def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path, config):
     assert out.startswith("Title 003 (i3): nearest of the right side by cosine; SOGram")
     code, out, err = gramrun("neighbors", "r", "Title", "--json")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "fits 25 movie titles" in err
+    assert "matches 25 movie titles" in err
     assert gramrun("neighbors", "r", "Title 003", "--count", "0")[0] == 2
     code, _, err = gramrun("neighbors", "r", "b")
     assert (code, err) == (2, "gramrun: no movie is called 'b'; a user is, with --side left\n")

@@ -29,7 +29,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = CONFIG.with_name("exact-als.yaml")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["gramrun.cli", "gramrun.training.loop", "gramrun.training.gram_error", "gramrun.evaluation.baseline_run", "gramrun.data.preparation",
+    ["gramrun.cli", "gramrun.training.loop", "gramrun.training.gram_error", "gramrun.evaluation.baselines.run", "gramrun.data.preparation",
      "gramrun.runs.figures", "torch._dynamo", "injection"]
 )  # fmt: skip
 

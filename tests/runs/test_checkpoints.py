@@ -11,7 +11,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
-from gramrun.evaluation.protocol import evaluate_run
+from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import checkpoints
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer

@@ -20,8 +20,8 @@ from gramrun.base.records import is_number, read_table
 from gramrun.config import BaselineConfig
 from gramrun.config.loading import dump_config, load_config
 from gramrun.data.shards import open_corpus
-from gramrun.evaluation.baseline_run import run_baseline
-from gramrun.evaluation.protocol import evaluate_run
+from gramrun.evaluation.baselines.run import run_baseline
+from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import frames
 from gramrun.training import setup as opening
 from gramrun.training.loop import fit

@@ -9,7 +9,7 @@ from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import read_json
 from gramrun.base.interruption import Interrupted
 from gramrun.config.loading import dump_config
-from gramrun.evaluation.protocol import evaluate_run
+from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import checkpoints, directory, figures
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
@@ -227,7 +227,7 @@ def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
     train = evaluate_run(run, corpus, "train", candidates=30)
     assert train["train_positives"] == "included"
     assert (train["candidates"], train["full"]) == (30, False)
-    assert evaluate_run(run, corpus, "train", candidates=30, full=True)["full"]
+    assert evaluate_run(run, corpus, "train", candidates=corpus.right.items)["full"]
     runs.record_evaluation(run, result)
     runs.record_evaluation(run, train)
     assert set(read_json(run.path / directory.EVALUATION)) == {"validation", "train"}

@@ -1,1 +1,1 @@
-"""What a user would pick instead, on the same data and the same evaluation."""
+"""Baselines: popularity, implicit ALS and exact ALS, on the same data and the same evaluation."""

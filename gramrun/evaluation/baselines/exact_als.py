@@ -1,30 +1,28 @@
-"""Exact alternating least squares: the paper's objective for free vectors, minimised without a gradient step.
+"""Exact alternating least squares: minimises the paper's objective over free vectors.
 
-For one-hot linear towers every left item x has a vector u_x of its own and every right item y a vector
-v_y. The objective over the n observed pairs (equations 2 and 5, with the prior of Appendix C) is then
+With one-hot linear towers, every left item x has a free vector u_x and every right item y a free vector v_y.
+The objective over the n observed pairs (equations 2 and 5, with the prior of Appendix C) is
 
     F(U, V) = (1/n) sum_i (⟨u_i, v_i⟩ − s_i)²  +  λ sum_x sum_y w_x w_y (⟨u_x, v_y⟩ − ⟨q_x, r_y⟩)²,
 
-and its second term never needs the double sum:
+and its second term needs no double sum:
 
     sum_xy w_x w_y (⟨u_x, v_y⟩ − ⟨q_x, r_y⟩)²  =  ⟨G_u, G_v⟩ − 2 ⟨H_u, H_v⟩ + ⟨G_q, G_r⟩,
     G_u = sum_x w_x u_x ⊗ u_x,   H_u = sum_x w_x u_x ⊗ q_x,   and likewise on the right and of q and r.
 
-Without a prior (q = 0) only ⟨G_u, G_v⟩ is left: the gravity term. F is quadratic in U at fixed V. Its
-gradient in u_x, halved and set to 0, is one k × k system for each left item,
+Without a prior (q = 0) this is the gravity term ⟨G_u, G_v⟩. F is quadratic in U at fixed V. Setting half its
+gradient in u_x to 0 gives one k × k system for each left item,
 
     [ (1/n) sum_{y in N(x)} v_y⊗v_y  +  λ w_x G_v ] u_x  =  (1/n) sum_{y in N(x)} s_xy v_y  +  λ w_x H_v q_x,
 
-and the right items follow with left and right exchanged. A sweep solves all left, then all right systems,
-so that F never increases (up to rounding). What the Gramian estimators approximate is exact here; where the
-sweeps end is a stationary point of F, which is convex in U and in V, but not in both.
+and likewise for right items. A sweep solves all left systems, then all right systems; F never increases, up
+to rounding. The sweeps converge to a stationary point of F, which is convex in U and in V but not jointly.
 
-Singular systems (fewer neighbours than k without gravity, an embedding that has lost rank) are always
-consistent: the right-hand side lies in the range of the matrix. Each gets its exact minimiser of least
-norm, by the pseudo-inverse; no ridge is added. So an item without pairs and without weight gets 0.
+A singular system (fewer neighbours than k without gravity, embeddings that lost rank) is consistent: the
+right-hand side lies in the range of the matrix. The pseudo-inverse gives its solution of least norm; no
+ridge is added. An item without pairs and without weight gets 0.
 
-It shares no code with training, on purpose: `experiments/reproduce/known_optimum.py` holds the one against
-the other.
+This module shares no code with training, so that it can serve as an oracle for it.
 
 Reference: Hu, Koren and Volinsky (2008), who sum over all pairs by the same Gramian.
 """
@@ -40,8 +38,7 @@ from torch import Tensor
 
 from gramrun.base.errors import RunError
 
-# Rows gathered at once, 2 MB at k = 35; no result depends on it. 2**17, which leaves the cache, took 2.5
-# times as long on MovieLens 1M.
+# Rows gathered at once: 2 MB at k = 35. Does not change a result; 2**17 is 2.5 times slower (MovieLens 1M).
 _CHUNK = 2**13
 _SINGULAR = 1e-12  # squared ratio of Cholesky pivots below which the pseudo-inverse takes over
 
@@ -61,15 +58,15 @@ class Prior:
 
 @dataclass(frozen=True)
 class Problem:
-    """What F is a function of, beside the embeddings.
+    """The data of F.
 
     Attributes:
         pair_left, pair_right: int64, shape (n,). The items of each observed pair, in any order.
         target: s, float64, shape (n,).
         left_weights: w_x, float64, shape (left items,), non-negative (`frequency_weights`).
         right_weights: w_y, float64, shape (right items,), non-negative.
-        gravity: λ, not negative.
-        prior: the scores that gravity pulls to; None for 0.
+        gravity: λ, non-negative.
+        prior: the scores that gravity pulls to; None means 0.
     """
 
     pair_left: Tensor
@@ -96,7 +93,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Where one sweep ended.
+    """The state after a sweep.
 
     Attributes:
         number: sweeps done so far, from 1.
@@ -145,8 +142,8 @@ def objective(problem: Problem, left_embeddings: Tensor, right_embeddings: Tenso
 def best_left(problem: Problem, right_embeddings: Tensor) -> Tensor:
     """The U that minimises F at fixed V: float64, shape (left items, k).
 
-    Left items are taken in the order of their number of pairs, so that a chunk of them is one batched
-    product of nearly equal lengths, filled up with zero rows.
+    Left items are processed by descending number of pairs: a chunk is one batched product, padded with zero
+    rows to nearly equal lengths.
 
     Args:
         problem: pairs, weights, λ and prior.
@@ -165,7 +162,7 @@ def best_left(problem: Problem, right_embeddings: Tensor) -> Tensor:
         raise RunError("λ G_v leaves float64's range; lower the gravity's weight")
     u = v.new_zeros(len(weights), v.shape[1])
     for items in _chunks(counts, weights, v.shape[1]):
-        places = torch.arange(int(counts[items[0]]))  # the first of a chunk has the most pairs
+        places = torch.arange(int(counts[items[0]]))  # the first item of a chunk has most pairs
         present = places < counts[items, None]
         pairs = (starts[items, None] + places).clamp_max(n - 1)
         rows = v[neighbours[pairs]] * present.unsqueeze(2)
@@ -188,17 +185,17 @@ def fit(
 ) -> Iterator[Sweep]:
     """Minimise F from a random V, one record a sweep.
 
-    V starts as N(0, 1): its scale does not matter, because the first left step answers it.
+    V starts as N(0, 1). Its scale does not matter: the first left step compensates it.
 
     Args:
         problem: pairs, weights, λ and prior.
         embedding_dim: k.
-        sweeps: at most so many.
-        tolerance: ends where a sweep lowers F by less than this share of it.
-        seed: of the start.
+        sweeps: the maximal number of sweeps.
+        tolerance: stop when a sweep lowers F by at most this fraction.
+        seed: of the random start.
 
     Raises:
-        RunError: when the numbers leave float64's range, as an absurd λ makes them.
+        RunError: when the numbers overflow float64, because λ is too large.
     """
     random = torch.Generator().manual_seed(seed)
     right = torch.randn(len(problem.right_weights), embedding_dim, generator=random, dtype=torch.double)
@@ -242,7 +239,7 @@ def _solve(matrices: Tensor, sides: Tensor) -> Tensor:
     """
     factors, failed = torch.linalg.cholesky_ex(matrices)
     pivots = factors.diagonal(dim1=1, dim2=2).square()
-    # Written so that NaN, which a failed factor may hold, counts as singular.
+    # `>` is false for NaN, which a failed factor may hold: it counts as singular.
     regular = (failed == 0) & (pivots.amin(1) > _SINGULAR * pivots.amax(1))
     solutions = torch.empty_like(sides)
     solutions[regular] = torch.cholesky_solve(sides[regular].unsqueeze(2), factors[regular]).squeeze(2)

@@ -1,13 +1,13 @@
-"""Implicit ALS as most people run it: the package `implicit`, on the same training pairs.
+"""Implicit ALS by the package `implicit`, on the same training pairs.
 
-Its objective is Hu, Koren and Volinsky's, with p = 1 on observed pairs and 0 on all others,
+Its objective is that of Hu, Koren and Volinsky, with p = 1 on observed pairs and 0 on all others,
 
     min  sum_x sum_y c_xy (⟨u_x, v_y⟩ − p_xy)²  +  ρ (sum_x |u_x|² + sum_y |v_y|²),
-    c = `confidence` on observed pairs, 1 on all others.
+    c = ``baseline.confidence`` on observed pairs, 1 on all others; ρ = ``baseline.regularization``.
 
-Divided by `confidence` · n its observed part is close to gramrun's f at target 1, and its all-pairs part to
-gravity over distinct items with λ = (left items · right items) / (`confidence` · n); what gramrun's objective
-does not have is ρ. Targets (ratings) are not used. Three conjugate gradient steps an item, in float32.
+Divided by c · n, its observed part is close to gramrun's f with target 1, and its all-pairs part to gravity
+over distinct items with λ = (left items · right items) / (c · n). gramrun's objective has no ρ. Targets are
+not used. Each item takes three conjugate gradient steps, in float32.
 
 Reference: Hu, Koren and Volinsky (2008); Takács, Pilászy and Tikk (2011) for the conjugate gradients.
 """
@@ -21,13 +21,15 @@ import torch
 from torch import Tensor
 
 from gramrun.base.errors import InputError, RunError
+from gramrun.config import BaselineSection
+from gramrun.data.corpus import SplitCorpus
 
 
 def check_installed() -> None:
-    """Check that the package is there, before anything is computed.
+    """Check that the package `implicit` can be imported.
 
     Raises:
-        InputError: when it is not, with the command that installs it.
+        InputError: when it cannot, with the command that installs it.
     """
     try:
         import implicit.cpu.als  # noqa: F401
@@ -38,32 +40,17 @@ def check_installed() -> None:
         ) from None
 
 
-def fit_implicit_als(
-    pair_left: np.ndarray,
-    pair_right: np.ndarray,
-    left_items: int,
-    right_items: int,
-    *,
-    factors: int,
-    regularization: float,
-    confidence: float,
-    iterations: int,
-    seed: int,
+def fit(
+    section: BaselineSection,
+    corpus: SplitCorpus,
     after_sweep: Callable[[Tensor, Tensor], object] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Factorise the matrix of training pairs.
 
     Args:
-        pair_left: integers, shape (n,). The left item of each pair; no pair occurs twice.
-        pair_right: the same for right items.
-        left_items: how many left items there are.
-        right_items: how many right items.
-        factors: k.
-        regularization: ρ.
-        confidence: c of the observed pairs; the package calls it alpha.
-        iterations: each solves all left, then all right items.
-        seed: of the random start.
-        after_sweep: called with both factors after each iteration; they change in the next.
+        section: k, ρ, c, sweeps and seed.
+        corpus: the corpus.
+        after_sweep: called with both factors after each sweep; the next sweep changes them in place.
 
     Returns:
         float32, shapes (left items, k) and (right items, k), to be ranked by inner product.
@@ -78,17 +65,18 @@ def fit_implicit_als(
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
 
-    ones = np.ones(len(pair_left), dtype=np.float32)
-    matrix = csr_matrix((ones, (pair_left, pair_right)), shape=(left_items, right_items))
-    # The package runs its own threads over items and warns of a BLAS that runs more beneath each.
+    pairs = corpus.train
+    shape = (corpus.left.items, corpus.right.items)
+    matrix = csr_matrix((np.ones(len(pairs), dtype=np.float32), (pairs.left, pairs.right)), shape=shape)
+    # The package runs its own threads over items and warns if each of them starts BLAS threads.
     with threadpool_limits(1, "blas"):
         model = AlternatingLeastSquares(
-            factors=factors,
-            regularization=regularization,
-            alpha=confidence,
-            iterations=iterations,
+            factors=section.embedding_dim,
+            regularization=section.regularization,
+            alpha=section.confidence,
+            iterations=section.sweeps,
             num_threads=torch.get_num_threads(),
-            random_state=seed,
+            random_state=section.seed,
         )
 
         def report(*_: object) -> None:

@@ -1,30 +1,27 @@
 """The package `implicit` behind one function: its objective is the stated one, and it keeps quiet."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from gramrun.base.errors import InputError
-from gramrun.evaluation.baselines.implicit_als import fit_implicit_als
+from gramrun.config import BaselineSection
+from gramrun.data.corpus import Pairs
+from gramrun.evaluation.baselines import implicit_als
 
 LEFT = np.array([0, 0, 1, 2, 2, 3, 3, 4], dtype=np.int32)
 RIGHT = np.array([0, 1, 1, 0, 2, 3, 2, 3], dtype=np.int32)
 
 
 def fit(seed=0, iterations=400):
-    return fit_implicit_als(
-        LEFT,
-        RIGHT,
-        5,
-        4,
-        factors=2,
-        regularization=0.3,
-        confidence=4.0,
-        iterations=iterations,
-        seed=seed,
+    section = BaselineSection(
+        name="implicit-als", embedding_dim=2, regularization=0.3, confidence=4.0, sweeps=iterations, seed=seed
     )
+    left, right = SimpleNamespace(items=5), SimpleNamespace(items=4)
+    return implicit_als.fit(section, SimpleNamespace(left=left, right=right, train=Pairs(LEFT, RIGHT, None)))
 
 
 def stated_objective(u, v):

@@ -1,0 +1,150 @@
+"""Fit a baseline, evaluate it as trained models are evaluated, and write a run directory.
+
+A fit takes seconds or minutes and cannot be resumed: the directory appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gramrun import runs
+from gramrun.base.errors import ConfigError
+from gramrun.base.files import new_folder, write_json, write_text
+from gramrun.base.provenance import now
+from gramrun.config import BaselineConfig, BaselineSection
+from gramrun.config.loading import dump_config
+from gramrun.data.corpus import SplitCorpus
+from gramrun.evaluation.baselines import exact_als, implicit_als
+from gramrun.evaluation.protocol import evaluate_embeddings, popularity_embeddings, with_popularity
+from gramrun.runs import directory
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted baseline.
+
+    Attributes:
+        left, right: float32, shapes (left items, k) and (right items, k), ranked by inner product.
+        records: the lines of ``metrics.jsonl``: step (sweeps done), seconds and, for exact ALS, the
+        objective.
+    """
+
+    left: Tensor
+    right: Tensor
+    records: list[dict[str, Any]]
+
+
+def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
+    """Fit the baseline of `section` to the training pairs.
+
+    Raises:
+        InputError: when a required package is not installed.
+        ConfigError: when ``baseline.target`` is ``value`` and the corpus has no targets.
+        RunError: when the numbers do not stay finite.
+    """
+    started = time.perf_counter()
+    if section.name == "exact-als":
+        return _fit_exact_als(section, corpus, started)
+    if section.name == "implicit-als":
+        left, right = implicit_als.fit(section, corpus)
+        step = section.sweeps
+    else:
+        left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
+        step = 0
+    return Fitted(left, right, [{"step": step, "seconds": time.perf_counter() - started}])
+
+
+def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_als.Problem:
+    """The objective of exact ALS on the training pairs of `corpus`.
+
+    Raises:
+        ConfigError: when ``baseline.target`` is ``value`` and the corpus has no targets.
+    """
+    train = corpus.train
+    values = np.ones(len(train))
+    if section.target == "value":
+        if train.target is None:
+            raise ConfigError(
+                f"baseline.target is value, but the pairs of {corpus.place} carry no target; "
+                "set baseline.target: one"
+            )
+        values = train.target
+    left_frequency, right_frequency = map(torch.from_numpy, (corpus.left_frequency, corpus.right_frequency))
+    return exact_als.Problem(
+        pair_left=torch.from_numpy(train.left).long(),
+        pair_right=torch.from_numpy(train.right).long(),
+        target=torch.from_numpy(values).double(),
+        left_weights=exact_als.frequency_weights(left_frequency, section.gamma_left),
+        right_weights=exact_als.frequency_weights(right_frequency, section.gamma_right),
+        gravity=section.gravity,
+    )
+
+
+def _fit_exact_als(section: BaselineSection, corpus: SplitCorpus, started: float) -> Fitted:
+    sweeps = exact_als.fit(
+        exact_als_problem(section, corpus),
+        embedding_dim=section.embedding_dim,
+        sweeps=section.sweeps,
+        tolerance=section.tolerance,
+        seed=section.seed,
+    )
+    records = []
+    hidden = not sys.stderr.isatty()
+    with tqdm(total=section.sweeps, desc=section.label, unit="sweep", disable=hidden) as bar:
+        for sweep in sweeps:
+            seconds = time.perf_counter() - started
+            records.append({"step": sweep.number, "seconds": seconds, "objective": sweep.objective})
+            bar.set_postfix({"F": f"{sweep.objective:.6f}"}, refresh=False)
+            bar.update()
+    return Fitted(sweep.left.float(), sweep.right.float(), records)
+
+
+def run_baseline(
+    path: Path, config: BaselineConfig, corpus: SplitCorpus, *, force: bool = False
+) -> list[dict[str, Any]]:
+    """Fit a baseline, evaluate it on ``evaluation.splits`` and write a run directory.
+
+    Args:
+        path: the directory.
+        config: its configuration.
+        corpus: the corpus of ``config.data.path``.
+        force: replace a run that is there.
+
+    Returns:
+        One evaluation for each split, as in ``evaluation.json``.
+
+    Raises:
+        InputError: when something is there already, or a package is missing.
+        ConfigError: when the configuration does not fit the corpus.
+        RunError: when the fit breaks down or the directory cannot be written.
+    """
+    runs.check_free(path, force=force)
+    section, settings = config.baseline, config.evaluation
+    manifest = runs.new_manifest("baseline", config, section.seed, corpus.content_hash)
+    started = time.perf_counter()
+    fitted = fit_baseline(section, corpus)
+    last = {"step": fitted.records[-1]["step"], "method": section.label}
+    results = []
+    for split in dict.fromkeys(settings.splits):
+        result = evaluate_embeddings(fitted.left, fitted.right, corpus, split, settings)
+        results.append({**with_popularity(result, corpus, settings), **last})
+    manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
+    manifest |= {"seconds": time.perf_counter() - started}
+    with new_folder(path) as folder:
+        write_text(folder / directory.CONFIG, dump_config(config))
+        write_text(folder / directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
+        np.savez(folder / directory.EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
+        write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
+        manifest["files"] = directory.checksums(folder)
+        write_json(folder / directory.MANIFEST, manifest)
+    return results
