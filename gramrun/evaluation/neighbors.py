@@ -129,8 +129,8 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
                 f"{sought!r} matches {len(found):,} {kind} titles: {shown}{more}; give one of them, or an id"
             )
     near = _similar(titles["title"], sought.lower())
-    hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
-    raise InputError(f"no {kind} is called {sought!r}{hint}")
+    hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
+    raise InputError(f"no {kind} is called {sought!r}{hint}; --side names the side to search")
 
 
 def _matches(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:

@@ -209,10 +209,9 @@ def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path, config):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "matches 25 movie titles" in err
     assert gramrun("neighbors", "r", "Title 003", "--count", "0")[0] == 2
-    code, _, err = gramrun("neighbors", "r", "b")
-    assert (code, err) == (2, "gramrun: no movie is called 'b'; a user is, with --side left\n")
-    code, _, err = gramrun("neighbors", "r", "Title 003", "--side", "left")
-    assert (code, err) == (2, "gramrun: no user is called 'Title 003'; a movie is, with --side right\n")
+    for side, kind, sought in (("right", "movie", "b"), ("left", "user", "Title 003")):
+        code, _, err = gramrun("neighbors", "r", sought, "--side", side)
+        assert (code, f"no {kind} is called {sought!r}" in err) == (2, True)
 
 
 def test_pages_show_what_they_may_link_to(gramrun, tmp_path, config):
