@@ -110,19 +110,6 @@ def test_caches_in_a_folder_are_the_same_bits_and_leave_no_file(entry, dtype, tm
         assert str(tmp_path) not in maps.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_new_cache_is_zeros_and_keeps_what_is_written(dtype, tmp_path):
-    for folder in (None, tmp_path):
-        cache = cache_tensor(5, 3, dtype, folder)
-        assert cache.dtype == dtype
-        assert torch.equal(cache, torch.zeros(5, 3, dtype=dtype))
-        cache[[1, 4]] = torch.tensor([1.5, -2.0, 1 / 3], dtype=dtype)
-        assert torch.equal(cache[4], torch.tensor([1.5, -2.0, 1 / 3], dtype=dtype))
-        assert cache[0].sum() == 0
-        assert cache.untyped_storage().nbytes() == cache_bytes(5, 3, dtype)
-    assert cache_tensor(5, 0, dtype, tmp_path).shape == (5, 0)
-
-
 @pytest.fixture
 def files(monkeypatch):
     """The unnamed files that caches are mapped to: a second handle of each, which outlives cache_tensor."""
@@ -160,29 +147,6 @@ def test_embeddings_and_companions_both_lie_in_the_folder(entry, entries, files,
         cache=CacheOptions(entry, torch.bfloat16, tmp_path),
     )
     assert [os.fstat(file).st_size for file in files] == [entries * 5 * 2, entries * 3 * 4]
-
-
-def test_where_the_system_reserves_no_room_the_cache_is_the_same(files, monkeypatch, tmp_path):
-    """As on macOS, which has no posix_fallocate."""
-    monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    cache = cache_tensor(1000, 17, torch.bfloat16, tmp_path)
-    [status] = map(os.fstat, files)
-    assert status.st_size == 1000 * 17 * 2
-    cache[-1] = 3
-    assert cache.sum() == 17 * 3
-    assert (
-        os.pread(files[0], 17 * 2, status.st_size - 17 * 2)
-        == torch.full((17,), 3, dtype=torch.bfloat16).view(torch.int16).numpy().tobytes()
-    )
-
-
-def test_a_cache_makes_no_file_unless_a_folder_is_named(files):
-    for name in ("sagram", "sogram", "control-variate"):
-        made = make_estimator(
-            name, embedding_dim=2, population=make_population(PAIRS, 7, 1.0), cache=CacheOptions()
-        )
-        assert made.needs_rows, "it has a cache"
-    assert files == []
 
 
 def test_the_words_of_a_config_are_those_of_the_caches():

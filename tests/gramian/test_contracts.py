@@ -1,22 +1,13 @@
 """Every listed estimator, at every γ that it is made for, with and without companions, keeps its promises."""
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import contracts
 import pytest
 import torch
 
-from gramrun.gramian import ESTIMATOR_NAMES, make_estimator
-from gramrun.gramian.control_variate import ControlVariate
-from gramrun.gramian.estimator import NoGramian
-from gramrun.gramian.exact import ExactGramian
+from gramrun.gramian import ESTIMATOR_NAMES
 from gramrun.gramian.population import make_population
-from gramrun.gramian.sagram import SAGram
-from gramrun.gramian.sampling import Sampling
-from gramrun.gramian.schedule import AlphaSchedule
-from gramrun.gramian.sogram import SOGram
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])  # item 3 has no pair
 GAMMAS = [1.0, 0.5, 0.0]
@@ -53,14 +44,6 @@ def test_cuda_agrees_with_cpu(name, gamma, companion_dim):
         torch.testing.assert_close(moments, cpu.observe(first, t), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", contracts.ESTIMATORS)
-def test_what_is_observed(name):
-    """All take drawn batches but the oracle, which must see everything, and the one that needs nothing."""
-    listed = contracts.ESTIMATORS[name]
-    expected = {"exact": "corpus", "none": "nothing"}.get(listed.name, "batch")
-    assert listed.make(population(1.0)).observes == expected
-
-
 def test_every_estimator_is_listed():
     assert {listed.name for listed in contracts.ESTIMATORS.values()} == set(ESTIMATOR_NAMES)
 
@@ -85,57 +68,6 @@ def test_only_caches_grow_with_the_corpus(name):
     grown = {key.removeprefix("unbiased.") for key in small if small[key] != large[key]}
     has_caches = name.startswith("sag") or "caches" in name
     assert grown == ({"cache", "companion_cache"} if has_caches else set())
-
-
-def test_there_are_no_companions_unless_asked_for():
-    listed = population(1.0)
-    direct = [
-        Sampling(3),
-        NoGramian(3),
-        ExactGramian(3, listed),
-        SAGram(3, listed, "1"),
-        SOGram(3, listed, AlphaSchedule(0.1), Sampling(3)),
-        ControlVariate(3, AlphaSchedule(0.1), Sampling(3)),
-        *(make_estimator(name, embedding_dim=3, population=listed) for name in ESTIMATOR_NAMES),
-    ]
-    for estimator in direct:
-        assert estimator.gramian.shape == (3, 3)
-        assert estimator.cross.shape == (3, 0)
-
-
-@dataclass(frozen=True)
-class Default:
-    """An estimator by its own constructor, with no more than it asks for; listed like any other."""
-
-    make: Callable
-    always_psd: bool = True
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda listed, r: SAGram(contracts.DIM, listed, "1", companion_dim=r),
-        lambda listed, r: ControlVariate(
-            contracts.DIM, AlphaSchedule(0.1), Sampling(contracts.DIM, r), companion_dim=r
-        ),
-        lambda listed, r: SOGram(
-            contracts.DIM,
-            listed,
-            AlphaSchedule(0.5),
-            SAGram(contracts.DIM, listed, "1", project=False, companion_dim=r),
-            companion_dim=r,
-        ),
-    ],
-    ids=["sagram", "control-variate", "sogram"],
-)
-@pytest.mark.parametrize("companion_dim", [0, 2])
-def test_estimates_are_projected_unless_that_is_turned_off(make, companion_dim):
-    contracts.check_psd(Default(make), population(1.0), companion_dim)
-
-
-def test_unknown_estimator_is_refused():
-    with pytest.raises(ValueError, match="no estimator is called 'sgd'"):
-        make_estimator("sgd", embedding_dim=2, population=population(1.0))
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.0])

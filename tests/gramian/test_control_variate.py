@@ -120,20 +120,6 @@ def test_it_beats_sogram_where_the_items_drift_together(gamma):
         assert all(a < b / 3 for a, b in zip(own[2:], others[2:], strict=True))
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_the_first_step_is_f_whatever_was_seen_before(source):
-    theta, estimator = embeddings(2), make(1.0, source, companion_dim=2)
-    corpus.started(estimator, embeddings(3), COMPANIONS)
-    draw = corpus.pair_draws(2)[6]
-    estimator.look_ahead(draw.batch(1e3 * embeddings(4), -COMPANIONS))
-    estimator.observe(draw.batch(theta, COMPANIONS))
-    assert torch.equal(estimator.moments, estimator.unbiased.moments)
-    alone = corpus.make("sagram" if source == "caches" else "sampling", 1.0, companion_dim=2, project=False)
-    corpus.started(alone, embeddings(3), COMPANIONS)
-    alone.observe(draw.batch(theta, COMPANIONS))
-    assert torch.equal(estimator.moments, alone.moments)
-
-
 @pytest.mark.parametrize("project", [True, False])
 @pytest.mark.parametrize("source", SOURCES)
 def test_control_variate_equals_its_literal_twin(source, project):

@@ -49,14 +49,6 @@ def test_it_is_given_the_sizes_the_population_and_the_schedule():
     assert (made.gramian.shape, made.cross.shape) == ((3, 3), (3, 2))
 
 
-def test_without_them_it_has_the_schedule_and_the_companions_of_the_package_s_own():
-    """The same α_t as SOGram's without a schedule, and r = 0."""
-    arguments = {"embedding_dim": 1, "population": POPULATION}
-    made, sogram = (make_estimator(name, **arguments) for name in ("own.models:Own", "sogram"))
-    assert [made.given["schedule"].at(t) for t in (1, 2, 100)] == [sogram.schedule.at(t) for t in (1, 2, 100)]
-    assert made.cross.shape == sogram.cross.shape == (1, 0)
-
-
 @pytest.mark.parametrize("name", ["own.models", "Own"])
 def test_a_name_without_a_colon_is_none_from_outside(name):
     with pytest.raises(ValueError, match=f"no estimator is called '{name}'"):

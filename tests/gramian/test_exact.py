@@ -38,11 +38,6 @@ def test_equation_4_is_a_mean_over_pairs():
     )
 
 
-def test_moments_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="at least one chunk"):
-        weighted_moments([], torch.ones(1))
-
-
 def test_batch_moments_by_hand():
     """(1/2)[3 · (1, 2)ᵀ(1, 2, 5) + 1 · (0, 1)ᵀ(0, 1, −1)]."""
     batch = GramianBatch(
@@ -53,13 +48,6 @@ def test_batch_moments_by_hand():
     )
     assert batch_moments(batch).tolist() == [[1.5, 3.0, 7.5], [3.0, 6.5, 14.5]]
     assert batch_moments(batch.first(1)).tolist() == [[3.0, 6.0, 15.0], [6.0, 12.0, 30.0]]
-
-
-def test_a_batch_of_rows_alone_counts_each_once():
-    """(1/2)[(1, 2)ᵀ(1, 2) + (0, 1)ᵀ(0, 1)]: no companions, no importance, no moments from elsewhere."""
-    batch = GramianBatch(torch.tensor([4, 7]), torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
-    assert batch_moments(batch).tolist() == [[0.5, 1.0], [1.0, 2.5]]
-    assert torch.equal(weighted_moments([batch], torch.full((8,), 0.5)).float(), batch_moments(batch))
 
 
 def test_the_oracle_follows_the_trajectory_without_error():

@@ -36,14 +36,6 @@ def test_weights_are_powers_of_the_frequency(gamma):
     assert population.weighted_items.tolist() == [0, 2, 3]
 
 
-def test_gamma_one_is_the_pairs_and_gamma_zero_the_distinct_items():
-    pairs, items = make_population(PAIRS, ITEMS, 1.0), make_population(PAIRS, ITEMS, 0.0)
-    assert pairs.importance is None
-    assert pairs.cumulative is None
-    assert pairs.pair_items.data_ptr() == PAIRS.data_ptr()
-    torch.testing.assert_close(items.item_weights, torch.tensor([1, 0, 1, 1, 0]) / 3)
-
-
 @pytest.mark.parametrize("gamma", GAMMAS[1:])
 def test_importance_turns_pair_means_into_population_means(gamma):
     """E_{x~p} (w_x/p_x) h(x) = E_{x~w} h(x), for any h: p from the list of pairs, w from its definition."""
@@ -95,34 +87,6 @@ def test_at_gamma_one_items_are_drawn_through_pairs():
     assert pairs.tolist() == expected.tolist()
     assert items.tolist() == [int(PAIRS[i]) for i in expected]
     assert items.dtype == torch.int64
-
-
-@pytest.mark.parametrize("gamma", GAMMAS)
-def test_a_population_moves_whole(gamma):
-    """To a device: every tensor goes there (torch's `meta` stands for any other), and every number stays."""
-    population = make_population(PAIRS, ITEMS, gamma)
-    same, away = population.to(torch.device("cpu")), population.to(torch.device("meta"))
-    for name in ("pair_items", "item_weights", "importance"):
-        original, here, there = (getattr(p, name) for p in (population, same, away))
-        if original is None:
-            assert here is None
-            assert there is None
-        else:
-            assert torch.equal(here, original)
-            assert (there.device.type, there.shape, there.dtype) == ("meta", original.shape, original.dtype)
-    assert same.cumulative is away.cumulative is population.cumulative
-    drawn, expected = (p.draw(np.random.default_rng(1), 50) for p in (same, population))
-    assert torch.equal(drawn[0], expected[0])
-    items, pairs = away.draw(np.random.default_rng(1), 50)
-    assert items.device.type == "meta"
-    assert (pairs is None) == (gamma < 1)
-    assert pairs is None or pairs.device.type == "meta"
-
-
-@pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
-def test_gamma_outside_its_range_is_refused(gamma):
-    with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\]"):
-        make_population(PAIRS, ITEMS, gamma)
 
 
 @pytest.mark.parametrize("gamma", enumeration.GAMMAS)

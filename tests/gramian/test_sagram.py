@@ -1,7 +1,5 @@
 """SAGram against its literal twin, Proposition 2, and what a cache per item shares with a cache per pair."""
 
-from dataclasses import replace
-
 import contracts
 import enumeration as corpus
 import pytest
@@ -147,56 +145,6 @@ def test_an_item_s_cache_is_as_fresh_as_the_freshest_of_its_pairs():
             assert float(item.cache[x]) == float(of_pairs.max())
             older += int((of_pairs < item.cache[x]).sum())
     assert older > 0
-
-
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("beta", ["1/n", "1"])
-def test_a_side_of_one_item_is_exact_at_once(beta, gamma):
-    """Its only embedding is the whole Gramian, however often a batch holds it."""
-    population = make_population(torch.zeros(3, dtype=torch.int64), 1, gamma)
-    estimator = make_estimator("sagram", embedding_dim=2, population=population, beta=beta)
-    estimator.start([GramianBatch(torch.tensor([0]), torch.tensor([[5.0, -1.0]]))])
-    u = torch.tensor([[1.0, 2.0]])
-    estimator.observe(GramianBatch(torch.tensor([0, 0]), u.repeat(2, 1), pairs=torch.tensor([1, 1])))
-    torch.testing.assert_close(estimator.gramian, u.T @ u)
-    torch.testing.assert_close(estimator.cache_moments.float(), u.T @ u)
-
-
-@pytest.mark.parametrize(
-    ("column", "entry", "gamma", "expected"),
-    [
-        (PAIRS, "pair", 1.0, 1 / 12),
-        (PAIRS, "item", 1.0, None),
-        (PAIRS, "item", 0.5, None),
-        (PAIRS, "item", 0.0, 1 / 6),  # six of the seven items have pairs
-        (torch.tensor([3, 0, 2, 1, 6, 5, 4]), "item", 1.0, 1 / 7),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_short_cut_is_taken_wherever_all_entries_weigh_the_same(column, entry, gamma, expected, dtype):
-    """A second product of the batch is saved there; both ways give the twin's numbers, above."""
-    population = make_population(column, 7, gamma)
-    estimator = make_estimator(
-        "sagram", embedding_dim=2, population=population, cache=CacheOptions(entry, dtype)
-    )
-    if expected is None:
-        assert estimator.entry_weight is None
-    else:
-        assert estimator.entry_weight == pytest.approx(expected, rel=1e-12)
-    assert estimator.exact_caches is (dtype == torch.float32)
-
-
-@pytest.mark.parametrize("beta", ["1/n", "1"])
-def test_companions_of_no_numbers_are_none(beta):
-    """r = 0, said by a matrix without columns: as every other estimator takes it."""
-    population = make_population(PAIRS, 7, 1.0)
-    trajectory = contracts.Trajectory(population, 0, steps=3, batch=4, seed=26)
-    arguments = {"embedding_dim": contracts.DIM, "population": population, "beta": beta}
-    without, empty = (trajectory.start(make_estimator("sagram", **arguments)) for _ in range(2))
-    for t in trajectory.steps:
-        expected = trajectory.observe(without, t)
-        empty.observe(replace(trajectory.drawn(t, t), companions=torch.zeros(4, 0)))
-        assert torch.equal(empty.moments, expected)
 
 
 def test_projection_is_the_nearest_psd_matrix():

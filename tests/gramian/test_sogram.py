@@ -188,34 +188,12 @@ def test_proposition_5_on_a_moving_trajectory(gamma, form):
     assert 0.1 * (bound := delta * (1 / ALPHA - 1) + zero_start) < bias <= bound
 
 
-@pytest.mark.parametrize("alpha", [0.0, -0.1, 1.1])
-def test_a_rate_outside_its_range_is_refused(alpha):
-    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\]"):
-        AlphaSchedule(alpha)
-    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\]"):
-        AlphaSchedule(0.1, {1: 0.5, 7: alpha})
-
-
-@pytest.mark.parametrize("table", [{}, {2: 0.5}, {0: 1.0, 1: 0.5}])
-def test_a_table_must_say_what_the_first_rate_is(table):
-    with pytest.raises(ValueError, match="must begin at step 1"):
-        AlphaSchedule(0.1, table)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_only_an_exact_start_begins_at_the_gramian(form):
     """`start` may be called on every estimator; the zero start stays one."""
     estimator = corpus.started(make(form, 1.0, companion_dim=2), embeddings(1), embeddings(2, dim=2))
     expected = definition(embeddings(1), 1.0, embeddings(2, dim=2)) * (form == "exact start")
     torch.testing.assert_close(estimator.moments, expected, atol=WEIGHT_ERROR, rtol=0)
-
-
-def test_without_options_it_is_the_paper_s():
-    """Algorithm 2: Ĝ(1) = α_1 times the first batch's Gramian, nothing mended."""
-    estimator = SOGram(corpus.DIM, corpus.population(1.0), AlphaSchedule(ALPHA), Sampling(corpus.DIM))
-    batch = corpus.pair_draws(2)[6].batch(embeddings(1).float())
-    estimator.observe(batch)
-    torch.testing.assert_close(estimator.gramian, ALPHA * batch_moments(batch))
 
 
 def test_debiasing_is_exact_where_the_weights_are_tiny():
@@ -226,11 +204,6 @@ def test_debiasing_is_exact_where_the_weights_are_tiny():
     for _ in range(3):
         estimator.observe(batch)
         torch.testing.assert_close(estimator.gramian, batch_moments(batch), rtol=1e-5, atol=1e-6)
-
-
-def test_two_mends_at_once_are_refused():
-    with pytest.raises(ValueError, match="choose one"):
-        corpus.make("sogram", 1.0, debias=True, exact_start=True)
 
 
 CACHES = CacheOptions()

@@ -124,17 +124,6 @@ def test_a_batch_s_surrogate_is_the_mean_of_its_members(gammas):
     torch.testing.assert_close(corpus.surrogate(batch, *moments), sum(members) / len(batch))
 
 
-def test_without_importance_and_prior_every_row_counts_once():
-    """As with importance 1 and a prior of zeros, and by hand: ⟨u, Ĝ_v u⟩ + ⟨v, Ĝ_u v⟩ = 14 + 36."""
-    u, v = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 0.0]])
-    left_gramian, right_gramian = torch.diag(torch.tensor([4.0, 5.0])), torch.diag(torch.tensor([2.0, 3.0]))
-    statistics = left_gramian, right_gramian, torch.ones(2, 2), torch.ones(2, 2)
-    plain = gravity_surrogate(GravitySide(u), GravitySide(v), *statistics)
-    one, nothing = torch.ones(1), torch.zeros(1, 2)
-    full = gravity_surrogate(GravitySide(u, one, nothing), GravitySide(v, one, nothing), *statistics)
-    assert float(plain) == float(full) == 50
-
-
 def draws(corpus, side, size):
     """(probability, batch) of every Gramian batch of `size` items ~ w."""
     weights = corpus.weights(side)
