@@ -1,12 +1,12 @@
-"""The command line: thin commands that import what they need when they run, and print what they wrote.
+"""The command line: thin commands, which import libraries only when they run.
 
     data        prepare, doctor
     training    train, baseline, gram-error
     results     evaluate, plot, export, neighbors
-    options     what commands share
+    options     shared options and output
 
 Exit codes: 0 done, 1 failed while running, 2 bad input or config, 130 interrupted (state saved). An error is
-one line on stderr. With --json, stdout has one object and nothing else.
+one line on stderr. With --json, stdout has one JSON object and nothing else.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-# What a system says of a path that cannot be, or that its user may not look at.
+# The system's errors for a path that cannot exist, or that the user may not access.
 _NO_SUCH_PLACE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR}
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory")
-# What a wrong option or argument raises. Typer has shipped click's class under several addresses.
+# The error of a wrong option or argument. Typer's versions take this class from different modules.
 _USAGE_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
@@ -60,10 +60,10 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """The options that stand before a command; `_fail` looks for --debug itself."""
+    """Options before the command; `_fail` reads --debug from the arguments."""
     if process_count() > 1 and context.invoked_subcommand != "train":
         if environment_number("RANK", 0) != 0:
-            raise typer.Exit(InputError.exit_code)  # the first process says why
+            raise typer.Exit(InputError.exit_code)  # the first process reports the error
         raise InputError(f"gramrun {context.invoked_subcommand} is for one process; leave torchrun out")
 
 
@@ -82,10 +82,10 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; the only place where errors become messages and exit codes."""
+    """Run the command line; errors become messages and exit codes only here."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As stderr: an α must not end a run on old terminals.
+        # As for stderr: a terminal without UTF-8 must not end a run at an α.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _check_is_text(sys.argv[1:])
@@ -95,9 +95,8 @@ def main() -> None:
     except _USAGE_ERROR as error:
         _fail(error, _usage(error), InputError.exit_code)
     except OSError as error:
-        if error.filename is None and error.errno in _NO_ROOM:
-            # Files are written under `disk_errors`: this is stdout, whose rest has no place to go, or the
-            # code that numba keeps.
+        if error.filename is None and error.errno in _DISK_FULL:
+            # Files are written under `disk_errors`, so this is stdout or numba's cache. Discard the rest.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             _fail(error, f"the output cannot be written: {error.strerror}; make room there", EXIT_FAILED)
         if error.filename is None or error.errno not in _NO_SUCH_PLACE:
@@ -105,7 +104,7 @@ def main() -> None:
         place = f"{error.filename}: cannot be used: {error.strerror}; name another place"
         _fail(error, place, InputError.exit_code)
     except (MemoryError, RuntimeError) as error:
-        # torch's own words for it, on the CPU and on a GPU; any other RuntimeError is a bug.
+        # torch's messages on the CPU and on a GPU; any other RuntimeError is a bug.
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
         _fail(error, "out of memory; for a run, `gramrun doctor --config FILE` estimates it", EXIT_FAILED)
@@ -113,19 +112,19 @@ def main() -> None:
 
 
 def _check_is_text(arguments: list[str]) -> None:
-    """Refuse bytes that are no text: YAML, JSON and the libraries that open files take none in a path."""
+    """Refuse arguments that are not UTF-8; YAML, JSON and some libraries cannot represent them."""
     for argument in arguments:
         try:
             argument.encode()
-        except UnicodeEncodeError:  # how Python hands such bytes over
+        except UnicodeEncodeError:  # Python decodes other bytes to surrogates
             raise InputError(f"{argument!a} is not UTF-8; type or name it in UTF-8") from None
 
 
 def _usage(error: Any) -> str:
-    """What is wrong with the options or arguments, and where they are explained."""
+    """The message of a usage error, with the command whose --help explains it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "gramrun"
-    message = error.format_message().replace("Value error, ", "")  # pydantic's word before ours
+    message = error.format_message().replace("Value error, ", "")  # pydantic's prefix
     return f"{message.rstrip('. ')}; see {command} --help"
 
 

@@ -1,4 +1,4 @@
-"""The commands before training: `prepare` a corpus, and ask the `doctor` what it will take."""
+"""The commands before training: `prepare` and `doctor`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, SetOption, print_json
+from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption
 
-# A test holds these to `gramrun.data.registry.CORPORA`, which takes a second to import: too long between two
-# keys.
+# The keys of `gramrun.data.registry.CORPORA`, whose import is too slow for completion. A test compares them.
 CORPORA = (
     "movielens-100k",
     "movielens-1m",
@@ -65,21 +64,19 @@ def prepare(
     from gramrun.data.preparation import describe, prepare_corpus
 
     manifest, written = prepare_corpus(corpus, output, source, settings or [], force=force)
-    if as_json:
-        kept = ("name", "corpus", "counts", "content_hash")
-        print_json({"output": output, "written": written, **{key: manifest[key] for key in kept}})
-        return
+    report = Report(as_json)
+    kept = ("name", "corpus", "counts", "content_hash")
+    report.record({"output": output, "written": written, **{key: manifest[key] for key in kept}})
     sizes = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest["corpus"].items())
     if not written:
-        typer.echo(f"{output}: up to date ({sizes}); nothing to do")
+        report.text(f"{output}: up to date ({sizes}); nothing to do")
         return
-    typer.echo("\n".join(describe(manifest)))
     next_step = f"gramrun train --config {config_for(corpus)} --set data.path={output}"
-    typer.echo(f"wrote {output}: {sizes}; next: {next_step}")
+    report.text(*describe(manifest), f"wrote {output}: {sizes}; next: {next_step}")
 
 
 def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False) -> None:
-    """Say what this machine has, and what a config would need of it.
+    """Show the machine's resources, and with --config what a run would need.
 
     JSON: machine; with --config also resources and time.
 
@@ -87,31 +84,20 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
     """
     from gramrun.training import resources
 
-    machine = resources.machine()
-    record: dict[str, Any] = {"machine": machine}
-    if not as_json:
-        typer.echo("\n".join(resources.describe_machine(machine)))
+    report = Report(as_json)
+    record: dict[str, Any] = {"machine": resources.machine()}
+    report.text(*resources.describe_machine(record["machine"]))
     if config is not None:
-        record |= _diagnose(config, settings or [], quiet=as_json)
-    if as_json:
-        print_json(record)
+        from gramrun.config import RunConfig
+        from gramrun.config.loading import load_config
+        from gramrun.data.shards import open_corpus
+        from gramrun.training.memory_check import check_memory
 
-
-def _diagnose(config: Path, settings: list[str], *, quiet: bool) -> dict[str, Any]:
-    """What a run would need, said as soon as it is known unless `quiet`."""
-    from gramrun.config import RunConfig
-    from gramrun.config.loading import load_config
-    from gramrun.data.shards import open_corpus
-    from gramrun.training import resources
-    from gramrun.training.memory_check import check_memory
-
-    resolved = load_config(RunConfig, config, settings)
-    corpus = open_corpus(resolved.data.path)
-    needed = resources.estimate_resources(resolved, corpus, resolved.gram_error.estimators)
-    if not quiet:
-        typer.echo("\n".join(resources.describe_resources(needed)))
-    check_memory(resolved, corpus)
-    time = resources.estimate_time(resolved, corpus)
-    if not quiet:
-        typer.echo(resources.describe_time(time))
-    return {"resources": needed, "time": time}
+        resolved = load_config(RunConfig, config, settings or [])
+        corpus = open_corpus(resolved.data.path)
+        record["resources"] = resources.estimate_resources(resolved, corpus, resolved.gram_error.estimators)
+        report.text(*resources.describe_resources(record["resources"]))
+        check_memory(resolved, corpus)
+        record["time"] = resources.estimate_time(resolved, corpus)
+        report.text(resources.describe_time(record["time"]))
+    report.record(record)

@@ -1,11 +1,11 @@
-"""Options that several commands share, and what they print: lines for people, or one JSON object."""
+"""Options that several commands share, and their output: lines of text or one JSON object."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,30 +19,34 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A YAML file, or a shipped config's name.")
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="The run directory.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run directory stopped.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in the run directory.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="The run's prepared corpus, if it lies elsewhere now.")
+    Path | None, typer.Option("--data", help="The run's prepared corpus, if it has moved.")
 ]
+Side = Literal["left", "right"]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
-class SideChoice(StrEnum):
-    """The sides of a corpus."""
+@dataclass(frozen=True)
+class Report:
+    """The output of a command: lines of text, or with --json one object and nothing else."""
 
-    left = "left"
-    right = "right"
+    as_json: bool
 
+    def text(self, *lines: str) -> None:
+        """Print lines; nothing with --json."""
+        if not self.as_json:
+            typer.echo("\n".join(lines))
 
-def side_name(side: SideChoice) -> Literal["left", "right"]:
-    """The side as the rooms name it."""
-    return "left" if side is SideChoice.left else "right"
+    def record(self, value: Mapping[str, Any]) -> None:
+        """Print one JSON object on one line; nothing without --json.
 
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line; what is no number there (NaN, infinity) as null, paths as text."""
-    typer.echo(json.dumps(_plain(value), allow_nan=False))
+        NaN and infinities, which JSON lacks, become null; paths become text.
+        """
+        if self.as_json:
+            typer.echo(json.dumps(_plain(value), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

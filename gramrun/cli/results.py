@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from gramrun.cli.options import (
-    DataOption,
-    ForceOption,
-    JsonOption,
-    RunArgument,
-    SideChoice,
-    print_json,
-    side_name,
-)
-
-
-class Split(StrEnum):
-    """The splits that can be evaluated."""
-
-    validation = "validation"
-    train = "train"
-
-
-class PlotKind(StrEnum):
-    """The figures that can be drawn."""
-
-    map = "map"
-    gram_error = "gram-error"
-    trade_off = "trade-off"
-    theory = "theory"
-    inner_products = "inner-products"
-    gravity = "gravity"
+from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side
 
 
 def evaluate(
     run: RunArgument,
-    split: Annotated[Split, typer.Option(help="Which pairs are to be found.")] = Split.validation,
+    split: Annotated[
+        Literal["validation", "train"], typer.Option(help="The pairs to be found.")
+    ] = "validation",
     candidates: Annotated[
         int | None, typer.Option(min=1, help="Right items drawn; the run's config says how many by default.")
     ] = None,
@@ -62,18 +37,19 @@ def evaluate(
     opened = runs.open_directory(run)
     corpus = runs.corpus_of(opened, data)
     candidates = corpus.right.items if full else candidates
-    result = evaluate_run(opened, corpus, split.value, candidates=candidates)
+    result = evaluate_run(opened, corpus, split, candidates=candidates)
     runs.record_evaluation(opened, result)
-    if as_json:
-        print_json(result)
-        return
-    typer.echo(describe(result))
     hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
-    typer.echo(f"wrote {run / directory.EVALUATION}{hint}")
+    report = Report(as_json)
+    report.record(result)
+    report.text(describe(result), f"wrote {run / directory.EVALUATION}{hint}")
 
 
 def plot(
-    kind: Annotated[PlotKind, typer.Argument(help="Which figure.")],
+    kind: Annotated[
+        Literal["map", "gram-error", "trade-off", "theory", "inner-products", "gravity"],
+        typer.Argument(help="Which figure."),
+    ],
     run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; seeds give bands.")],
     output: Annotated[Path, typer.Option("--output", help="A .png, .svg or .pdf file.")],
 ) -> None:
@@ -83,14 +59,14 @@ def plot(
     """
     from gramrun.runs import figures
 
-    written = figures.draw(kind.value, run, output)
+    written = figures.draw(kind, run, output)
     typer.echo(f"wrote {written}")
 
 
 def export(
     run: RunArgument,
     output: Annotated[Path, typer.Option("--output", help="A .parquet, .npy or .npz file.")],
-    side: Annotated[SideChoice, typer.Option(help="Whose items.")] = SideChoice.right,
+    side: Annotated[Side, typer.Option(help="Whose items.")] = "right",
     data: DataOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -107,11 +83,10 @@ def export(
     """
     from gramrun.evaluation.export import export_embeddings
 
-    written = export_embeddings(run, output, side_name(side), data=data, force=force)
-    if as_json:
-        print_json(written)
-        return
-    typer.echo(
+    written = export_embeddings(run, output, side, data=data, force=force)
+    report = Report(as_json)
+    report.record(written)
+    report.text(
         f"wrote {output}: {written['items']:,} {written['side']} items ({written['item']}), "
         f"{written['embedding_dim']} dimensions, step {written['step']:,}"
     )
@@ -121,8 +96,8 @@ def neighbors(
     run: RunArgument,
     title: Annotated[str, typer.Argument(metavar="TITLE", help="A title, its beginning or an id.")],
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 10,
-    side: Annotated[SideChoice | None, typer.Option(help="Where the title is looked up.")] = None,
-    to: Annotated[SideChoice | None, typer.Option(help="Whose items are ranked.")] = None,
+    side: Annotated[Side | None, typer.Option(help="Where the title is looked up.")] = None,
+    to: Annotated[Side | None, typer.Option(help="Whose items are ranked.")] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -138,15 +113,7 @@ def neighbors(
     """
     from gramrun.evaluation.neighbors import describe, find_neighbors
 
-    found = find_neighbors(
-        run,
-        title,
-        side=side_name(side) if side else None,
-        to=side_name(to) if to else None,
-        count=count,
-        data=data,
-    )
-    if as_json:
-        print_json(found)
-        return
-    typer.echo(describe(found))
+    found = find_neighbors(run, title, side=side, to=to, count=count, data=data)
+    report = Report(as_json)
+    report.record(found)
+    report.text(describe(found))

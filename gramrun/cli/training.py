@@ -13,9 +13,9 @@ from gramrun.cli.options import (
     ForceOption,
     JsonOption,
     OutputOption,
+    Report,
     ResumeOption,
     SetOption,
-    print_json,
 )
 
 if TYPE_CHECKING:
@@ -44,54 +44,49 @@ def train(
     from gramrun.base.locks import locked
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
-    from gramrun.training import setup as opening
+    from gramrun.training import setup
     from gramrun.training.loop import fit, follow
     from gramrun.training.progress import check_tensorboard
     from gramrun.training.trainer import check_divides
 
     with joined() as processes:
-        resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
+        resolved, path = setup.resolve(config, output, settings or [], resume=resume, force=force)
         check_tensorboard(resolved)
         corpus = open_corpus(resolved.data.path)
         if dry_run:
             check_divides(resolved, processes.count)
             if processes.first:
-                _rehearse(resolved, corpus, processes, path, as_json=as_json)
+                _dry_run(resolved, corpus, processes, path, Report(as_json))
             return
         with locked(path) if processes.first else contextlib.nullcontext():
-            run, trainer = opening.open_run(
+            run, trainer = setup.open_run(
                 "train", path, resolved, corpus, processes, resume=resume, force=force
             )
-            saved = opening.restore(run, trainer, resume=resume)
+            saved = setup.restore(run, trainer, resume=resume)
             if not processes.first:
                 follow(trainer)
                 return
             last = fit(run, trainer, corpus, saved.get("losses", ()))
-    if as_json:
-        print_json({"run": path, "dry_run": False, "step": last["step"], "metrics": last})
-        return
+    report = Report(as_json)
+    report.record({"run": path, "dry_run": False, "step": last["step"], "metrics": last})
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
-    typer.echo(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
+    report.text(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
 
 
-def _rehearse(
-    config: RunConfig, corpus: SplitCorpus, processes: Processes, path: Path, *, as_json: bool
+def _dry_run(
+    config: RunConfig, corpus: SplitCorpus, processes: Processes, path: Path, report: Report
 ) -> None:
-    """Check and say what a run would be and need."""
+    """Check a run, and print its configuration and the resources that it needs."""
     from gramrun.config.loading import dump_config
     from gramrun.training.memory_check import check_memory
     from gramrun.training.resources import describe_resources, estimate_resources
 
     needed = estimate_resources(config, corpus)
-    if not as_json:
-        typer.echo(dump_config(config), nl=False)
-        typer.echo("\n".join(describe_resources(needed)))
+    report.text(dump_config(config).rstrip("\n"), *describe_resources(needed))
     check_memory(config, corpus, processes)
-    if as_json:
-        plain = config.model_dump(mode="json")
-        print_json({"run": path, "dry_run": True, "config": plain, "resources": needed})
-        return
-    typer.echo(f"dry run: nothing written; the run would be {path}")
+    plain = config.model_dump(mode="json")
+    report.record({"run": path, "dry_run": True, "config": plain, "resources": needed})
+    report.text(f"dry run: nothing written; the run would be {path}")
 
 
 def baseline(
@@ -101,7 +96,7 @@ def baseline(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit what you would use instead (popularity, implicit or exact ALS), and measure it likewise.
+    """Fit and evaluate a baseline: popularity, implicit ALS or exact ALS.
 
     JSON: run, method, evaluation (by split, each as `gramrun evaluate --json` has it).
 
@@ -119,13 +114,11 @@ def baseline(
     path = output or runs.default_path(config, resolved.baseline.seed)
     with locked(path):
         results = run_baseline(path, resolved, open_corpus(resolved.data.path), force=force)
-    if as_json:
-        evaluation = {result["split"]: result for result in results}
-        print_json({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})
-        return
-    for result in results:
-        typer.echo(describe(result))
-    typer.echo(f"wrote {path}: {results[0]['method']}; next: gramrun evaluate {path} --full")
+    report = Report(as_json)
+    evaluation = {result["split"]: result for result in results}
+    report.record({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})
+    done = f"wrote {path}: {results[0]['method']}; next: gramrun evaluate {path} --full"
+    report.text(*map(describe, results), done)
 
 
 def gram_error(
@@ -144,35 +137,31 @@ def gram_error(
     """
     from gramrun.base.locks import locked
     from gramrun.data.shards import open_corpus
-    from gramrun.training import gram_error as room
-    from gramrun.training import setup as opening
-    from gramrun.training import trajectory
+    from gramrun.training import gram_error as gram_errors
+    from gramrun.training import setup, trajectory
 
-    resolved, path = opening.resolve(config, output, settings or [], resume=resume, force=force)
-    room.check_config(resolved)
+    resolved, path = setup.resolve(config, output, settings or [], resume=resume, force=force)
+    gram_errors.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
+    report = Report(as_json)
     with locked(path):
-        run, trainer = opening.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+        run, trainer = setup.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
         record: dict[str, Any] = {
             "run": run.path,
             "written": True,
             "step": trainer.total_steps,
-            "gram_error": run.path / room.CSV,
+            "gram_error": run.path / gram_errors.CSV,
             "trajectory": run.path / trajectory.CSV,
         }
         if resume and run.manifest["status"] == "finished":
-            room.check_finished(run)
-            if as_json:
-                print_json(record | {"written": False})
-            else:
-                typer.echo(f"{run.path}: finished already; nothing to do")
+            gram_errors.check_finished(run)
+            report.record(record | {"written": False})
+            report.text(f"{run.path}: finished already; nothing to do")
             return
-        observers = room.Observers(resolved.gram_error.estimators, trainer)
-        saved = opening.restore(run, trainer, resume=resume)
+        observers = gram_errors.Observers(resolved.gram_error.estimators, trainer)
+        saved = setup.restore(run, trainer, resume=resume)
         if trainer.step:
             observers.load_state_dict(saved.get("observers"))
-        written = room.watch(run, trainer, observers)
-    if as_json:
-        print_json(record)
-        return
-    typer.echo(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
+        written = gram_errors.watch(run, trainer, observers)
+    report.record(record)
+    report.text(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")

@@ -1,4 +1,4 @@
-"""What programs and shells meet: --json, pipes and terminals, colours, and completion."""
+"""--json, terminals and completion."""
 
 import io
 import json
@@ -16,7 +16,7 @@ import pytest
 
 from gramrun.base.files import read_json
 from gramrun.cli.data import CORPORA
-from gramrun.cli.options import print_json
+from gramrun.cli.options import Report
 from gramrun.data.registry import CORPORA as KNOWN
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
@@ -111,7 +111,7 @@ def test_errors_leave_stdout_empty(gramrun, corpus_path):
 def test_what_is_no_number_is_null(capsys):
     """JSON has no NaN: Python would write one that other programs refuse."""
     value = {"a": math.nan, "b": [1.0, math.inf, {"c": -math.inf}], "d": Path("x"), "e": (None, True, 3, "é")}
-    print_json(value)
+    Report(as_json=True).record(value)
     out = capsys.readouterr().out
     assert json.loads(out, parse_constant=refuse_constant) == {
         "a": None,
@@ -125,14 +125,6 @@ def train_arguments(corpus_path, output):
     overrides = (f"data.path={corpus_path}", *SMALL, "train.steps=100", "evaluation.every=50")
     return [sys.executable, "-m", "gramrun", "train", "--config", str(CONFIGS / "sogram.yaml"),
             *settings(*overrides), "--output", output]  # fmt: skip
-
-
-def test_in_a_pipe_there_is_no_bar(corpus_path, tmp_path):
-    done = subprocess.run(train_arguments(corpus_path, "r"), cwd=tmp_path, capture_output=True, check=True)
-    assert done.stderr == b""
-    assert done.stdout.startswith(b"wrote r: step 100, MAP@10 ")
-    assert done.stdout.count(b"\n") == 1
-    assert not re.search(rb"[\r\x1b]", done.stdout)
 
 
 def test_an_old_terminal_that_knows_no_greek_ends_nothing(gramrun, corpus_path, monkeypatch):
@@ -200,18 +192,3 @@ def test_completion():
 
 def test_all_corpora_can_be_completed():
     assert tuple(KNOWN) == CORPORA
-
-
-def test_the_shell_is_given_its_script(tmp_path):
-    """The shell is recognised among the program's parents; bash then knows the completion of gramrun."""
-    script = tmp_path / "completion.sh"
-    program = f"'{sys.executable}' -m gramrun --show-completion > '{script}'; true"
-    subprocess.run(["bash", "-c", program], check=True, cwd=tmp_path)
-    shown = subprocess.run(
-        ["bash", "--norc", "-c", f". '{script}'; complete -p gramrun"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout.startswith("complete -o default -F ")
-    assert shown.stdout.endswith(" gramrun\n")
