@@ -1,15 +1,12 @@
-"""Mutation testing of the modules whose arithmetic everything else trusts; what came of it is in `mutants.md`.
+"""Mutation testing of the modules whose arithmetic everything else relies on; results are in `mutants.md`.
 
-    make mutants                                           every mutant of every module (three hours)
-    python tests/mutants.py gramian/sogram.py --sample 50  some of one
+    make mutants                                           every mutant of every module (hours)
+    python tests/mutants.py gramian/sogram.py --sample 50  some of one module
 
-The changes are mutmut's own operators. mutmut itself passes over every decorated function, and so over every
-`observe`, which stands under `torch.no_grad`; hence this loop. It imports everything and collects the module's tests
-once, and forks a child for each mutant. There the functions of the module get their changed code, and the tests run
-until one fails. A mutant that survives this is tried again in a child that imports the changed text in the module's
-place, since what ran at import, such as a constant that another module took, cannot be changed afterwards.
-
-Not changed are annotations, decorators, docstrings, `len` and `isinstance` (as in mutmut), and the texts of errors.
+The changes are mutmut's operators. mutmut itself skips decorated functions, and so every `observe`, which is under
+`torch.no_grad`. This loop imports torch once and forks a child for each mutant; the child imports the changed module
+and runs the module's tests until one fails. Annotations, decorators, docstrings, `len`, `isinstance` and the texts of
+errors are not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from __future__ import annotations
 import argparse
 import importlib.abc
 import importlib.util
-import inspect
 import json
 import os
 import random
@@ -26,15 +22,15 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with one thread may fork
 
-import _pytest.main
+# Imported before the first fork, because they are slow to import.
 import hypothesis.extra.numpy
 import ir_measures  # noqa: F401
 import libcst as cst
@@ -49,16 +45,9 @@ from mutmut.mutation.mutators import mutation_operators
 
 ROOT = Path(__file__).parents[1]
 CORE = ["test_exact.py", "test_unbiasedness.py"]
-TESTS = {  # the test files that ought to notice, the likeliest first
-    "gramian/__init__.py": [
-        *CORE,
-        "test_sogram.py",
-        "test_control_variate.py",
-        "test_caches.py",
-        "test_contracts.py",
-        "test_outside.py",
-    ],
-    "gramian/batch.py": [*CORE, "test_surrogate.py", "test_batches.py"],
+# The test files that should notice, the likeliest first.
+TESTS = {
+    "gramian/batch.py": [*CORE, "test_surrogate.py"],
     "gramian/cache.py": ["test_caches.py"],
     "gramian/control_variate.py": ["test_control_variate.py", "test_contracts.py"],
     "gramian/estimator.py": [*CORE, "test_sogram.py", "test_control_variate.py", "test_contracts.py"],
@@ -71,7 +60,7 @@ TESTS = {  # the test files that ought to notice, the likeliest first
     "gramian/sogram.py": ["test_sogram.py", "test_contracts.py"],
     "gramian/surrogate.py": ["test_surrogate.py"],
     "gramian/taylor_softmax.py": ["test_taylor_softmax.py"],
-    "metrics.py": ["test_metrics.py"],
+    "evaluation/metrics.py": ["test_metrics.py"],
     "data/wikipedia/sql_dump.py": ["test_sql_dump.py"],
 }
 MEMORY = 24 << 30  # address space of a child: a mutant may ask for any amount
@@ -79,7 +68,7 @@ MEMORY = 24 << 30  # address space of a child: a mutant may ask for any amount
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: where it is, the module's text with it, and the line before and after."""
+    """One change: its line, the changed text of the module, and the line before and after."""
 
     line: int
     source: str
@@ -88,7 +77,7 @@ class Mutant:
 
 
 class Changes(cst.CSTVisitor):
-    """Collects every change of a module, in the order of the text."""
+    """Collects (node, replacement, line) for every change of a module, in the order of the text."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -99,11 +88,8 @@ class Changes(cst.CSTVisitor):
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom):
             return False
-        if (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Name)
-            and node.func.value in ("len", "isinstance")
-        ):
+        is_name = isinstance(node, cst.Call) and isinstance(node.func, cst.Name)
+        if is_name and node.func.value in ("len", "isinstance"):
             return False
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString):
             return False  # a docstring
@@ -132,36 +118,29 @@ def mutants(path: Path) -> Iterator[Mutant]:
         if source in seen:
             continue
         seen.add(source)
-        first = next(
-            i for i, (a, b) in enumerate(zip(old.splitlines(), source.splitlines(), strict=False)) if a != b
-        )
-        before, after = (text.splitlines()[first].strip() for text in (old, source))
-        yield Mutant(max(line, first + 1), source, before, after)
+        pairs = zip(old.splitlines(), source.splitlines(), strict=False)
+        first, (before, after) = next((i, pair) for i, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+        yield Mutant(max(line, first), source, before.strip(), after.strip())
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module in the text that it is given."""
+    """Imports one module from a changed text."""
 
     def __init__(self, path: Path, source: str) -> None:
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        self.name, self._path, self._source = name.removesuffix(".__init__"), path, source
+        self.name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        self._path, self._source = path, source
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        return importlib.util.spec_from_file_location(
-            fullname,
-            self._path,
-            loader=self,
-            submodule_search_locations=[str(self._path.parent)] if self._path.stem == "__init__" else None,
-        )
+        return importlib.util.spec_from_file_location(fullname, self._path, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
         exec(compile(self._source, str(self._path), "exec"), module.__dict__)
 
 
-def forked(child: Callable[[], int], time_out: float) -> str:
-    """What a child process says of a mutant: killed, survived or timed out."""
+def in_child(function: Callable[[], int], time_out: float) -> str:
+    """The outcome of a mutant's tests in a forked child: killed, survived or timed out."""
     process = os.fork()
     if not process:
         os.setsid()
@@ -170,11 +149,11 @@ def forked(child: Callable[[], int], time_out: float) -> str:
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
         try:
-            os._exit(child())
+            os._exit(function())
         except BaseException:
             os._exit(1)
-    ended = time.monotonic() + time_out
-    while time.monotonic() < ended:
+    end = time.monotonic() + time_out
+    while time.monotonic() < end:
         done, status = os.waitpid(process, os.WNOHANG)
         if done:
             return "survived" if status == 0 else "killed"
@@ -184,113 +163,33 @@ def forked(child: Callable[[], int], time_out: float) -> str:
     return "timed out"
 
 
-def graft(old: object, new: object, home: str) -> None:
-    """Give a live module or class what another one has: functions keep who they are and get new code."""
-    for name, value in list(vars(new).items()):
-        held = vars(old).get(name)
-        if held is value or name in (
-            "__builtins__",
-            "__dict__",
-            "__weakref__",
-            "__abstractmethods__",
-            "_abc_impl",
-        ):
-            continue
-        if isinstance(value, type) and isinstance(held, type) and value.__module__ == home:
-            graft(held, value, home)
-            continue
-        before, after = _function(held), _function(value)
-        if (
-            before is None
-            or after is None
-            or len(before.__code__.co_freevars) != len(after.__code__.co_freevars)
-        ):
-            setattr(old, name, value)
-        else:
-            before.__code__, before.__defaults__ = after.__code__, after.__defaults__
-            before.__kwdefaults__ = after.__kwdefaults__
-
-
-def _function(value: object) -> FunctionType | None:
-    """The function within a property, a class method or a decorator."""
-    value = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))  # type: ignore[arg-type]
-    return value if isinstance(value, FunctionType) else None
-
-
-class Grafted:
-    """A pytest plugin that, in place of running the tests once, runs them for each mutant in a child.
-
-    Args:
-        path: the module.
-        chosen: the mutants.
-        report: is told of each what became of it.
-    """
-
-    def __init__(self, path: Path, chosen: Sequence[Mutant], report: Callable[[Mutant, str], None]) -> None:
-        self.path, self.chosen, self.report = path, chosen, report
-
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        started = time.monotonic()
-        unchanged = self.path.read_text(encoding="utf-8")
-        if forked(lambda: self._child(session, unchanged), 600) != "survived":
-            pytest.exit(f"{self.path}: its tests fail, or take above ten minutes, without any change", 1)
-        time_out = 30 + 5 * (time.monotonic() - started)
-        for mutant in self.chosen:
-            source = mutant.source
-            outcome = forked(lambda: self._child(session, source), time_out)  # noqa: B023
-            if outcome == "survived":
-                outcome = forked(lambda: imported(self.path, source), time_out)  # noqa: B023
-            self.report(mutant, outcome)
-        return True
-
-    def _child(self, session: pytest.Session, source: str) -> int:
-        live = sys.modules[Changed(self.path, source).name]
-        fresh = ModuleType(live.__name__)
-        exec(compile(source, str(self.path), "exec"), fresh.__dict__)
-        graft(live, fresh, live.__name__)
-        _pytest.main.pytest_runtestloop(session)
-        return int(session.testsfailed > 0)
-
-
-def imported(path: Path, source: str) -> int:
-    """Run the module's tests with everything of this project imported anew, the module in this text."""
-    for name, module in list(sys.modules.items()):
-        if name != "__main__" and str(getattr(module, "__file__", None) or "").startswith(f"{ROOT}{os.sep}"):
-            del sys.modules[name]
+def run_tests(path: Path, source: str) -> int:
+    """Run the module's tests, with `source` in place of the module, up to the first that fails."""
     sys.meta_path.insert(0, Changed(path, source))
-    return int(pytest.main(arguments(path)))
-
-
-def arguments(path: Path) -> list[str]:
-    """What pytest is told: the module's tests, up to the first that fails."""
-    module = path.relative_to(ROOT / "gramrun")
-    options = [
-        "-x",
-        "-qq",
-        "-s",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:faulthandler",
-        "--hypothesis-profile=mutants",
-    ]
-    options.append("--noconftest")  # none of these tests takes its fixtures, which load the whole package
+    options = ["-x", "-qq", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
     options += [
+        "--hypothesis-profile=mutants",
+        "--noconftest",
         "-W",
         "ignore::pytest.PytestAssertRewriteWarning",
-    ]  # hypothesis has been imported before pytest ran
-    return [*options, *(str(ROOT / "tests" / module.parent / name) for name in TESTS[str(module)])]
+    ]
+    module = path.relative_to(ROOT / "gramrun")
+    tests = [ROOT / "tests" / module.parent / name for name in TESTS[str(module)]]
+    return int(pytest.main([*options, *map(str, tests)]))
 
 
-def test(module: str, sample: int | None, seed: int, output: Path | None) -> None:
-    """Test a module's mutants, or a sample of them; print those that were not killed, and the counts."""
+def try_module(module: str, sample: int | None, seed: int, output: Path | None) -> None:
+    """Try a module's mutants, or a sample; print those that were not killed, and the counts."""
     started, path, counts = time.monotonic(), ROOT / "gramrun" / module, Counter[str]()
+    unchanged = path.read_text(encoding="utf-8")
+    if in_child(lambda: run_tests(path, unchanged), 600) != "survived":
+        sys.exit(f"{module}: its tests fail, or take above ten minutes, without any change")
+    time_out = 30 + 5 * (time.monotonic() - started)
     every = list(mutants(path))
     chosen = every if sample is None else random.Random(seed).sample(every, min(sample, len(every)))
-
-    def report(mutant: Mutant, outcome: str) -> None:
+    for mutant in chosen:
+        source = mutant.source
+        outcome = in_child(lambda: run_tests(path, source), time_out)  # noqa: B023
         counts[outcome] += 1
         if outcome != "killed":
             print(
@@ -300,33 +199,27 @@ def test(module: str, sample: int | None, seed: int, output: Path | None) -> Non
             record = {"module": module, "line": mutant.line, "outcome": outcome}
             with output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record | {"before": mutant.before, "after": mutant.after}) + "\n")
-
-    pytest.main(arguments(path), plugins=[Grafted(path, chosen, report)])
-    if counts.total() < len(chosen):
-        sys.exit(1)  # pytest has said why
     counted = ", ".join(f"{counts[kind]} {kind}" for kind in ("killed", "timed out", "survived"))
     minutes = (time.monotonic() - started) / 60
-    print(
-        f"{module}: {counts.total()} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)", flush=True
-    )
+    print(f"{module}: {len(chosen)} of {len(every)} mutants: {counted} ({minutes:.1f} minutes)", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", default=list(TESTS), help="as gramian/sogram.py; all without")
-    parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random")
+    parser.add_argument("modules", nargs="*", default=list(TESTS), help="as gramian/sogram.py; default: all")
+    parser.add_argument("--sample", type=int, help="number of mutants of each module, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--output", type=Path, help="a JSON line for each mutant is added here")
-    asked = parser.parse_args()
+    parser.add_argument("--output", type=Path, help="append a JSON line for each mutant")
+    arguments = parser.parse_args()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    # The same examples for each mutant, and no time spent on making a failing one smaller.
+    # The same examples for each mutant, and no time spent on shrinking a failing one.
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
     hypothesis.settings.register_profile(
         "mutants", deadline=None, phases=phases, database=None, derandomize=True
     )
-    for module in asked.modules:
-        test(module, asked.sample, asked.seed, asked.output)
+    for module in arguments.modules:
+        try_module(module, arguments.sample, arguments.seed, arguments.output)
 
 
 if __name__ == "__main__":
