@@ -4,7 +4,7 @@ Reproduces "Efficient Training on Very Large Corpora via Gramian Estimation" (Kr
 arXiv:1807.07187). Where each item of the paper lives:
 
     Equation 1, Figure 1       inner-product two-tower model        gramrun.model.towers
-    Equation 2, ℓ              the loss of an observed pair         gramrun.model.losses
+    Equation 2, ℓ              the loss of an observed pair         gramrun.training.objective
     Equation 4                 the Gramians, and their footnote     gramrun.gramian.exact, .population
     Equations 5 and 8          gravity and its surrogate ĝ          gramrun.gramian.surrogate
     Algorithm 1, equation 9    SAGram                               gramrun.gramian.sagram

@@ -95,7 +95,7 @@ def time_steps(folders: Mapping[str, Path], rounds: int) -> dict[str, Any]:
         trainer = Trainer(load_config(RunConfig, CONFIG, settings), corpus)
         start[name] = time.perf_counter() - started
         # Memory of zeros is given when it is first written: a matter of the first steps, not of the size.
-        for sums in trainer.learner.state_dict()["accumulated"].values():
+        for sums in trainer.engine.state_dict()["accumulated"].values():
             sums.fill_(0)
         steppers[name] = trainer.steps().__next__
     frame = measure(steppers, rounds)

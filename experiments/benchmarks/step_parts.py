@@ -22,9 +22,10 @@ import torch
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.index_stream import IndexStream
 from gramrun.gramian.population import Population
-from gramrun.model import bags, compiled_learner
-from gramrun.model.compiled_learner import CompiledLearner
+from gramrun.model import bags, compiled_engine
+from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.towers import Tower
+from gramrun.training import step
 from gramrun.training.trainer import Trainer
 
 REST = "the rest: Python between the parts"
@@ -66,28 +67,28 @@ def _forward() -> str:
 
 @contextmanager
 def watched(trainer: Trainer) -> Iterator[Stopwatch]:
-    """Time the parts of a trainer's steps; it must have the compiled learner."""
-    watch, learner = Stopwatch(), trainer.learner
-    assert isinstance(learner, CompiledLearner)
+    """Time the parts of a trainer's steps; it must have the compiled engine."""
+    watch, engine = Stopwatch(), trainer.engine
+    assert isinstance(engine, CompiledEngine)
     parts: list[tuple[object, str, str | Callable[[], str]]] = [
         (IndexStream, "batch", "drawing B' and B"),
         (Population, "members", "drawing B' and B"),
         (bags, "count_rows", "listing the rows of their bags"),
         (bags, "list_rows", "listing the rows of their bags"),
-        (learner, "_gather", "making room for the inputs"),
+        (engine, "gather", "making room for the inputs"),
         (bags, "gather_bags", "gathering the rows"),
         (Tower, "dense", _forward),
-        (trainer, "show", "Gramian update"),
+        (step, "observe", "Gramian update"),
         (trainer.objective, "terms", "objective and its gradient"),
         (torch.Tensor, "backward", "objective and its gradient"),
-        (compiled_learner, "_walk_back", "dense backward"),
+        (step, "backward_through_tower", "dense backward"),
         (bags, "sum_gradients", "summing the rows' gradients"),
         (bags, "update_adagrad", "table update"),
         (bags, "update_sgd", "table update"),
-        (compiled_learner, "wait", "waiting for the other tower"),
+        (compiled_engine, "wait", "waiting for the other tower"),
     ]
-    if learner._optimizer is not None:
-        parts += [(learner._optimizer, name, "dense update") for name in ("step", "zero_grad")]
+    if engine._dense_optimizer is not None:
+        parts += [(engine._dense_optimizer, name, "dense update") for name in ("step", "zero_grad")]
     with ExitStack() as stack:
         for owner, name, part in parts:
             stack.enter_context(patch.object(owner, name, watch.timed(part, getattr(owner, name))))
@@ -98,7 +99,7 @@ def account(trainer: Trainer, steps: int) -> dict[str, float]:
     """Milliseconds a step of every part, in the order of a step; with `REST` they add up to the step's.
 
     Args:
-        trainer: with the compiled learner, warmed up.
+        trainer: with the compiled engine, warmed up.
         steps: how many to take.
     """
     stepper = trainer.steps()

@@ -4,7 +4,7 @@ Corpora that are prepared are read; the paper's are known by their sizes
 (`experiments.reproduce.paper_corpora`).
 Time is that of like runs that have finished (`experiments.reproduce.forecast`), else of the model of
 committed timings
-(`experiments.reproduce.cost_model`). Memory is `gramrun.training.host_memory`'s peak of one process. Disk
+(`experiments.reproduce.cost_model`). Memory is the peak of one process (`gramrun.training.memory`). Disk
 is that of
 checkpoints (parameters, optimizer, caches): of every run those that it keeps when it is finished, which is
 none of ``gram-error``, and while it is under way also the others and the one being written; of shards; and
@@ -30,8 +30,7 @@ from gramrun.base.capacity import available_disk, in_words, size_text
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
-from gramrun.training.caches import cache_bytes
-from gramrun.training.host_memory import STATE_FLOATS, peak_memory
+from gramrun.training.memory import STATE_FLOATS, cache_bytes, count_parameters, host_memory
 from gramrun.training.objective import companion_dim
 
 _DOWNLOAD = 5_000_000  # bytes a second over one connection, a guess
@@ -142,9 +141,9 @@ def predict_run(
     if task.command == "gram-error":
         sections += config.gram_error.estimators
         config = _without_ranking(config)
-    peak = peak_memory(config, corpus, companions)
+    peak = sum(host_memory(config, corpus).values())
     caches = [cache_bytes(config, section, corpus, companions) for section in sections]
-    whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
+    whole = 4 * count_parameters(config, corpus) * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
     kept = whole * config.train.checkpoints_kept
     return Prediction(
         task,
@@ -152,7 +151,7 @@ def predict_run(
         config.train.total_steps(len(corpus.train)),
         seconds,
         basis,
-        peak.total + sum(caches[1:]),
+        peak + sum(caches[1:]),
         kept + whole,
         0 if task.command == "gram-error" else kept,
     )

@@ -59,7 +59,7 @@ from gramrun.data.corpus import Corpus, Side, SplitCorpus
 from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.baselines.run import exact_als_problem
 from gramrun.model.build import embed_all
-from gramrun.training.priors import make_prior
+from gramrun.training.objective import make_prior
 from gramrun.training.trainer import Trainer
 
 RESULTS = Path("results") / "known_optimum"

@@ -91,11 +91,13 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
         from gramrun.config import RunConfig
         from gramrun.config.loading import load_config
         from gramrun.data.shards import open_corpus
-        from gramrun.training.memory_check import check_memory
+        from gramrun.training.memory import check_memory
 
         resolved = load_config(RunConfig, config, settings or [])
         corpus = open_corpus(resolved.data.path)
-        record["resources"] = resources.estimate_resources(resolved, corpus, resolved.gram_error.estimators)
+        record["resources"] = resources.estimate_resources(
+            resolved, corpus, observers=resolved.gram_error.estimators
+        )
         report.text(*resources.describe_resources(record["resources"]))
         check_memory(resolved, corpus)
         record["time"] = resources.estimate_time(resolved, corpus)

@@ -44,25 +44,21 @@ def train(
     from gramrun.base.locks import locked
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
-    from gramrun.training import setup
-    from gramrun.training.loop import fit, follow
+    from gramrun.runs import checkpoints
+    from gramrun.training.loop import fit, follow, open_run, resolve
     from gramrun.training.progress import check_tensorboard
-    from gramrun.training.trainer import check_divides
 
     with joined() as processes:
-        resolved, path = setup.resolve(config, output, settings or [], resume=resume, force=force)
+        resolved, path = resolve(config, output, settings or [], resume=resume, force=force)
         check_tensorboard(resolved)
         corpus = open_corpus(resolved.data.path)
         if dry_run:
-            check_divides(resolved, processes.count)
             if processes.first:
                 _dry_run(resolved, corpus, processes, path, Report(as_json))
             return
         with locked(path) if processes.first else contextlib.nullcontext():
-            run, trainer = setup.open_run(
-                "train", path, resolved, corpus, processes, resume=resume, force=force
-            )
-            saved = setup.restore(run, trainer, resume=resume)
+            run, trainer = open_run("train", path, resolved, corpus, processes, resume=resume, force=force)
+            saved = checkpoints.restore(run, trainer) if resume else {}
             if not processes.first:
                 follow(trainer)
                 return
@@ -78,10 +74,10 @@ def _dry_run(
 ) -> None:
     """Check a run, and print its configuration and the resources that it needs."""
     from gramrun.config.loading import dump_config
-    from gramrun.training.memory_check import check_memory
+    from gramrun.training.memory import check_memory
     from gramrun.training.resources import describe_resources, estimate_resources
 
-    needed = estimate_resources(config, corpus)
+    needed = estimate_resources(config, corpus, processes)
     report.text(dump_config(config).rstrip("\n"), *describe_resources(needed))
     check_memory(config, corpus, processes)
     plain = config.model_dump(mode="json")
@@ -137,15 +133,17 @@ def gram_error(
     """
     from gramrun.base.locks import locked
     from gramrun.data.shards import open_corpus
+    from gramrun.runs import checkpoints
     from gramrun.training import gram_error as gram_errors
-    from gramrun.training import setup, trajectory
+    from gramrun.training import trajectory
+    from gramrun.training.loop import open_run, resolve
 
-    resolved, path = setup.resolve(config, output, settings or [], resume=resume, force=force)
+    resolved, path = resolve(config, output, settings or [], resume=resume, force=force)
     gram_errors.check_config(resolved)
     corpus = open_corpus(resolved.data.path)
     report = Report(as_json)
     with locked(path):
-        run, trainer = setup.open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+        run, trainer = open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
         record: dict[str, Any] = {
             "run": run.path,
             "written": True,
@@ -159,9 +157,9 @@ def gram_error(
             report.text(f"{run.path}: finished already; nothing to do")
             return
         observers = gram_errors.Observers(resolved.gram_error.estimators, trainer)
-        saved = setup.restore(run, trainer, resume=resume)
+        saved = checkpoints.restore(run, trainer) if resume else {}
         if trainer.step:
             observers.load_state_dict(saved.get("observers"))
-        written = gram_errors.watch(run, trainer, observers)
+        written = gram_errors.measure(run, trainer, observers)
     report.record(record)
     report.text(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")

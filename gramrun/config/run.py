@@ -71,8 +71,10 @@ class TrainSection(Section):
     prior: PriorSection = PriorSection()
     temperature: float = Field(1.0, gt=0, description="batch-softmax: scores are ⟨u, v⟩ / temperature")
     optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
-    engine: Literal["compiled", "plain"] = Field(
-        "compiled", description="compiled loops for the tables (not for adam), or torch's own: the reference"
+    engine: Literal["compiled", "plain", "static"] = Field(
+        "compiled",
+        description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or CUDA "
+        "graphs, which no GPU has run yet",
     )
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")

@@ -37,8 +37,7 @@ from gramrun.evaluation.ranking import (
     rank_relevant,
     sample_candidates,
 )
-from gramrun.model.embedding import embed_in_chunks
-from gramrun.model.towers import TwoTower
+from gramrun.model.towers import TwoTower, embed_in_chunks
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
 

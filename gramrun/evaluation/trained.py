@@ -19,8 +19,7 @@ from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.manifest import UNREADABLE
 from gramrun.evaluation.protocol import evaluate_embeddings, evaluate_model, with_popularity
 from gramrun.model.build import choose_device, make_model
-from gramrun.model.embedding import embed_in_chunks
-from gramrun.model.towers import TwoTower
+from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import EMBEDDINGS, METRICS, BaselineRun, Run
 

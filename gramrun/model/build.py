@@ -1,24 +1,21 @@
-"""The model of a run and what embeds with it, made from its configuration and corpus."""
+"""Make the model of a run and its training engine from the configuration and the corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import ALONE, Processes
-from gramrun.config import EstimatorSection, RunConfig
+from gramrun.config import RunConfig
 from gramrun.data.corpus import Side, SplitCorpus
-from gramrun.gramian.custom import find_custom
-from gramrun.model.compiled_learner import CompiledLearner
-from gramrun.model.embedding import EMBED_CHUNK, embed_in_chunks
-from gramrun.model.learners import Learner, PlainLearner
+from gramrun.model.compiled_engine import CompiledEngine
+from gramrun.model.engine import Engine, PlainEngine
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS
-from gramrun.model.static_learner import StaticLearner
-from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.model.static_engine import StaticEngine
+from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks
 
 
 def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
@@ -52,10 +49,10 @@ def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that ``device`` names.
+    """Return the device that the key ``device`` names.
 
     Raises:
-        ConfigError: for ``cuda`` where torch can use no GPU.
+        ConfigError: for ``cuda`` where PyTorch finds no GPU.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
@@ -66,77 +63,38 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def check_device(config: RunConfig, device: torch.device) -> None:
-    """Check that what the estimator keeps can be kept where the model is.
+EngineName = Literal["plain", "compiled", "static"]
 
-    Raises:
-        ConfigError: for caches on disk beside a model on a GPU.
+
+def engine_name(config: RunConfig, device: torch.device) -> EngineName:
+    """Return the engine of a run whose model is on `device`.
+
+    The default, ``compiled``, is the plain engine on a GPU and for Adam.
     """
-    sections = (config.estimator, *config.gram_error.estimators)
-    if device.type == "cuda" and any(section.cache_folder for section in sections):
-        raise ConfigError(
-            "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
-        )
+    engine = config.train.engine
+    on_gpu_or_adam = device.type == "cuda" or config.train.optimizer not in SPARSE_OPTIMIZERS
+    return "plain" if engine == "compiled" and on_gpu_or_adam else engine
 
 
-LearnerKind = Literal["plain", "compiled", "static"]
-
-_MOST_PADDED = 4 * 10**9  # bytes
-
-
-def padded_bytes(config: RunConfig, longest_bags: Iterable[int]) -> int:
-    """What a batch of both sides takes where every bag is as long as its column's longest.
-
-    Args:
-        config: of the run.
-        longest_bags: the values of the longest bag, of every column of both sides.
-    """
-    width = config.model.input_dim if config.model.hidden else config.model.embedding_dim
-    rows = max(config.train.batch_size, EMBED_CHUNK)
-    return 4 * rows * width * sum(longest_bags)
-
-
-def learner_kind(
-    config: RunConfig, device: torch.device, longest_bags: Iterable[int], processes: int = 1
-) -> LearnerKind:
-    """Which learner takes the gradient steps of a run.
-
-    A captured step exchanges nothing and pads every bag to the longest: on a GPU, several processes and
-    features with very long bags take torch's own.
-
-    Args:
-        config: of the run.
-        device: where its model is.
-        longest_bags: as for `padded_bytes`.
-        processes: how many train together.
-    """
-    if config.train.engine == "plain" or config.train.optimizer not in SPARSE_OPTIMIZERS:
-        return "plain"
-    if device.type != "cuda":
-        return "compiled"
-    if processes > 1 or padded_bytes(config, longest_bags) > _MOST_PADDED:
-        return "plain"
-    return "static"
-
-
-def make_learner(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Learner:
-    """Make what takes the gradient steps of a run on `model`, one of the replicas that `processes` have."""
+def make_engine(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Engine[Any]:
+    """Make the engine that trains `model`, one of the replicas of `processes`."""
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
-    longest = [int(c.longest) for tower in (model.left, model.right) for c in tower.columns]  # type: ignore[arg-type]
-    kind = learner_kind(config, model.device, longest, processes.count)
-    if kind == "plain":
-        return PlainLearner(model, train.optimizer, *rates, processes)
-    if kind == "static":
-        return StaticLearner(model, train.optimizer, *rates, mean=config.model.bag == "mean")
-    return CompiledLearner(
-        model,
-        train.optimizer,
-        *rates,
-        mean=config.model.bag == "mean",
-        threads=torch.get_num_threads(),
-        processes=processes,
-    )
+    mean = config.model.bag == "mean"
+    match engine_name(config, model.device):
+        case "plain":
+            return PlainEngine(model, train.optimizer, *rates, processes)
+        case "static":
+            return StaticEngine(model, train.optimizer, *rates, mean=mean)
+        case "compiled":
+            return CompiledEngine(
+                model,
+                train.optimizer,
+                *rates,
+                mean=mean,
+                threads=torch.get_num_threads(),
+                processes=processes,
+            )
 
 
 @torch.no_grad()
@@ -145,39 +103,3 @@ def embed_all(model: TwoTower, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     left = embed_in_chunks(model.left_embeddings, torch.arange(corpus.left.items, device=model.device))
     right = embed_in_chunks(model.right_embeddings, torch.arange(corpus.right.items, device=model.device))
     return left, right
-
-
-def check_fits(config: RunConfig, corpus: SplitCorpus, watching: Sequence[EstimatorSection] = ()) -> None:
-    """Check what only the corpus and the machine can tell.
-
-    Args:
-        config: of the run.
-        corpus: the prepared corpus.
-        watching: the estimators of ``gram_error`` that will be made, which only `gramrun gram-error` does.
-
-    Raises:
-        ConfigError: when a batch is larger than the training split, targets are asked for and absent, or a
-            device or an estimator from outside is.
-    """
-    pairs = len(corpus.train)
-    for key, size in (
-        ("train.batch_size", config.train.batch_size),
-        ("estimator.gramian_batch_size", config.estimator.gramian_batch_size),
-        *(
-            (f"gram_error.estimators.{i}.gramian_batch_size", estimator.gramian_batch_size)
-            for i, estimator in enumerate(watching)
-        ),
-    ):
-        if size > pairs:
-            raise ConfigError(
-                f"{key} is {size}, but {corpus.place} has only {pairs:,} training "
-                f"{'pair' if pairs == 1 else 'pairs'}; set it to {pairs} or less"
-            )
-    if config.train.target == "value" and corpus.train.target is None:
-        raise ConfigError(
-            f"train.target is value, but the pairs of {corpus.place} carry no target; set train.target: one"
-        )
-    check_device(config, choose_device(config.device))
-    for section in (config.estimator, *watching):
-        if ":" in section.name:
-            find_custom(section.name)

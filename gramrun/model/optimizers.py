@@ -47,20 +47,21 @@ def make_optimizer(
             return torch.optim.SGD(groups)
 
 
-# What each optimizer keeps of a parameter: a step count, and tensors of the parameter's own shape.
-_KEPT = {
+# The state of each parameter: a step count, and tensors of the parameter's shape.
+_STATE = {
     torch.optim.Adagrad: {"step", "sum"},
     torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
     torch.optim.SGD: set[str](),
 }
 
 
-def load_sums_of_steps(optimizer: torch.optim.Optimizer, saved: Any) -> None:
-    """Bring back what the steps so far have made of an optimizer's state; its rates are the configuration's.
+def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Any) -> None:
+    """Restore an optimizer's state, but not its learning rates, which follow the configuration.
 
     Args:
-        optimizer: one of `make_optimizer`.
-        saved: ``state`` of its ``state_dict``, from a file. torch would take anything, and fail in a step.
+        optimizer: an optimizer of `make_optimizer`.
+        saved: ``state`` of its ``state_dict``, from a file. PyTorch does not check it and would fail in a
+            step.
 
     Raises:
         ValueError: when it belongs to another model or optimizer.
@@ -70,7 +71,7 @@ def load_sums_of_steps(optimizer: torch.optim.Optimizer, saved: Any) -> None:
     if not isinstance(saved, dict) or not own["state"].keys() <= saved.keys() <= set(range(len(parameters))):
         raise ValueError("its optimizer has other parameters")
     for number, kept in saved.items():
-        if not isinstance(kept, dict) or kept.keys() != _KEPT[type(optimizer)]:
+        if not isinstance(kept, dict) or kept.keys() != _STATE[type(optimizer)]:
             raise ValueError("its optimizer is another")
         for name, value in kept.items():
             shape = torch.Size() if name == "step" else parameters[number].shape
@@ -94,3 +95,25 @@ def make_dense_optimizer(
         return None
     kind = {"adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}[name]
     return kind(dense, lr=learning_rate, fused=True)  # one pass over each parameter, not one an operation
+
+
+def load_adagrad_sums(own: dict[str, Any], saved: Any) -> None:
+    """Copy saved Adagrad sums into place; the compiled and the static engine share this format.
+
+    Args:
+        own: an engine's ``state_dict``, whose tensors are its own.
+        saved: the same from a file.
+
+    Raises:
+        KeyError, ValueError: when it belongs to another model or engine.
+    """
+    if not isinstance(saved, dict) or not isinstance(saved.get("accumulated"), dict):
+        raise ValueError("its optimizer is that of another train.engine")
+    pairs = [
+        *((table, saved["accumulated"][name]) for name, table in own["accumulated"].items()),
+        *zip(own["dense_accumulated"], saved["dense_accumulated"], strict=True),
+    ]
+    if not all(isinstance(other, torch.Tensor) and mine.shape == other.shape for mine, other in pairs):
+        raise ValueError("its optimizer has other shapes")
+    for mine, other in pairs:
+        mine.copy_(other)

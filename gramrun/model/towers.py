@@ -21,13 +21,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+EMBED_CHUNK = 8192  # items that `embed_in_chunks` embeds at once; bounds memory
 
 Bag = Literal["sum", "mean"]
 OutputActivation = Literal["linear", "relu"]
@@ -114,18 +116,15 @@ class Tower(nn.Module):
 
     def forward(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
         """Embed `items`, int64, shape (B,): returns (B, k)."""
+        return self.dense(self.inputs(items, tables))
+
+    def inputs(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
+        """Gather z, the bags of `items`: shape (B, width of all bags); linear towers: their sum, (B, k)."""
         bags = [column(items, tables[table_name(str(column.vocabulary))]) for column in self.columns]
-        return self.dense(sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1))
+        return sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1)
 
     def dense(self, inputs: Tensor) -> Tensor:
-        """What follows the bags.
-
-        Args:
-            inputs: z, shape (B, width of all bags); for a linear tower their sum, shape (B, k).
-
-        Returns:
-            The embeddings, shape (B, k).
-        """
+        """Apply the dense layers to z, as `inputs` gives it: returns the embeddings, shape (B, k)."""
         embeddings = inputs
         if self.output is not None:
             with self._rounding(inputs.device.type):
@@ -233,3 +232,18 @@ class TwoTower(nn.Module):
     def dense_parameters(self) -> list[nn.Parameter]:
         """The dense layers of both towers; empty for linear towers."""
         return [*self.left.parameters(), *self.right.parameters()]
+
+
+def embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+    """Embed any number of items: shape (len(items), k)."""
+    first, *others = items.split(EMBED_CHUNK)
+    rows = embed(first)
+    if not others:
+        return rows
+    embeddings = rows.new_empty(len(items), rows.shape[1])  # torch.cat would take it twice
+    embeddings[: len(first)] = rows
+    done = len(first)
+    for chunk in others:
+        embeddings[done : done + len(chunk)] = embed(chunk)
+        done += len(chunk)
+    return embeddings

@@ -1,12 +1,11 @@
-"""Many estimators on one fixed trajectory, held against the exact Gramian (paper, Section 4.2).
-
-The configured estimator drives the trajectory θ(1), θ(2), ...; the watching estimators see the same
-parameters and, at equal batch size, the same draws (common random numbers), and never influence it. Every
-m steps the exact Gramians are computed (or estimated from a large sample, Appendix D) and each estimator's
-normalised error is written, with what Proposition 5 asks of the trajectory beside it
-(`gramrun.training.trajectory`):
+"""The errors of many estimators on one training trajectory (paper, Section 4.2): ``gram_error.csv``.
 
     ‖Ĝ(t) − G(θ(t))‖_F / ‖G(θ(t))‖_F
+
+The configured estimator drives the trajectory θ(1), θ(2), ... The observing estimators see the same
+parameters and, at equal batch size, the same draws (common random numbers), and do not influence it. Every m
+steps, G is computed exactly or from a large sample (Appendix D), and `gramrun.training.trajectory` writes the
+quantities of Proposition 5.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import Run
 from gramrun.training import trajectory
-from gramrun.training.loop import stop_if
+from gramrun.training.loop import interrupted_run
 from gramrun.training.progress import Schedule, progress_bar
-from gramrun.training.sides import TrainingSide
-from gramrun.training.trainer import Trainer, check_tensors, misfit
+from gramrun.training.side import EmbeddedSide
+from gramrun.training.step import gramian_batches, observe
+from gramrun.training.trainer import STATE_ERRORS, Trainer, check_tensors, state_reason
 from gramrun.training.trajectory import Trajectory
 
 COLUMNS = ("step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error")
@@ -41,11 +41,11 @@ CSV = "gram_error.csv"
 
 
 class Observers:
-    """The watching estimators of both sides.
+    """The observing estimators of both sides.
 
     Args:
         sections: one estimator each.
-        trainer: whose parameters they watch; caches are started under its current ones.
+        trainer: the trainer whose parameters they observe; caches start under its current ones.
     """
 
     def __init__(self, sections: tuple[EstimatorSection, ...], trainer: Trainer) -> None:
@@ -57,24 +57,24 @@ class Observers:
         ]
 
     def observe(self) -> None:
-        """Draw and embed one batch a side, and let every estimator see as much of it as its size asks."""
+        """Draw and embed one batch a side; every estimator observes as much of it as its size asks for."""
+        trainer = self.trainer
         streams = (LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM)
         for side, estimators, stream in zip(self.sides, self.estimators, streams, strict=True):
-            batch = self._drawn(side, stream, self.trainer.step)
-            ahead = None
+            shared = [self._draw(side, stream, trainer.step)]
             if any(estimator.looks_ahead for estimator in estimators):
-                ahead = self._drawn(side, stream, self.trainer.step + 1)
+                shared.append(self._draw(side, stream, trainer.step + 1))
             for section, estimator in zip(self.sections, estimators, strict=True):
                 if estimator.observes == "corpus" or section.batch == "previous":
-                    seen = self.trainer.gramian_batches(section, estimator, side)
+                    batches = gramian_batches(trainer, section, estimator, side)
                 else:
-                    drawn = [batch] if ahead is None or not estimator.looks_ahead else [batch, ahead]
-                    seen = tuple(b.first(section.gramian_batch_size) for b in drawn)
-                self.trainer.show(estimator, side, seen)
+                    drawn = shared if estimator.looks_ahead else shared[:1]
+                    batches = tuple(batch.first(section.gramian_batch_size) for batch in drawn)
+                observe(trainer, estimator, side, batches)
 
-    def _drawn(self, side: TrainingSide, stream: int, step: int) -> GramianBatch:
+    def _draw(self, side: EmbeddedSide, stream: int, step: int) -> GramianBatch:
         largest = max(section.gramian_batch_size for section in self.sections)
-        return side.drawn(self.trainer.config.train.seed, stream, step, largest)
+        return side.draw(self.trainer.config.train.seed, stream, step, largest)
 
     def errors(self, gramians: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
         """Each estimator's error on each side, against the reference Gramians of the two sides."""
@@ -105,30 +105,30 @@ class Observers:
                 for section, estimator, values in zip(self.sections, estimators, states, strict=True):
                     check_tensors(section.name, values)
                     estimator.load_state_dict(values)
-        except (LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
-            reason = misfit(error)
+        except STATE_ERRORS as error:
+            reason = state_reason(error)
             raise InputError(f"the checkpoint belongs to other gram_error.estimators: {reason}") from None
 
 
 def check_config(config: RunConfig) -> None:
-    """Check that there is something to watch.
+    """Check that there are estimators and errors to measure.
 
     Raises:
         ConfigError: when ``gram_error.estimators`` is empty, ``gram_error.every`` is 0, or the objective
             has no Gramians.
     """
     if not config.gram_error.estimators:
-        raise ConfigError("gram_error.estimators is empty; list the estimators that watch the trajectory")
+        raise ConfigError("gram_error.estimators is empty; list the estimators to measure")
     if not config.gram_error.every.count:
         raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
     if config.train.objective != "gravity":
         raise ConfigError(
-            f"gram_error watches Gramians; train.objective is {config.train.objective}, set gravity"
+            f"gram_error measures Gramians; train.objective is {config.train.objective}, set gravity"
         )
 
 
 def check_finished(run: Run) -> None:
-    """Check that a finished run was not asked to go on: its caches are gone.
+    """Check that a finished run is not to be lengthened: its checkpoints are gone.
 
     Raises:
         ConfigError: when the configuration asks for another length.
@@ -137,15 +137,14 @@ def check_finished(run: Run) -> None:
         raise ConfigError(f"{run.path}: is finished, and cannot be lengthened; start anew with --force")
 
 
-def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
-    """Follow the trajectory to its end, writing ``gram_error.csv`` as it goes; return the file.
+def measure(run: Run, trainer: Trainer, observers: Observers) -> Path:
+    """Train to the last step, writing ``gram_error.csv`` and ``trajectory.csv``; return the former's path.
 
-    Errors are written at step 1, at every multiple of ``gram_error.every`` and at the last step, and beside
-    them, in ``trajectory.csv``, a row for each side.
+    Both get rows at step 1, at every multiple of ``gram_error.every`` and at the last step.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM, with the state of trajectory and estimators saved.
-        RunError: when the trajectory breaks down or the disk is full.
+        Interrupted: after Ctrl-C or SIGTERM, with the state saved.
+        RunError: when training diverges or the disk is full.
     """
     config = run.config
     every = config.gram_error.every.steps(trainer.pairs, config.train.batch_size)
@@ -179,6 +178,7 @@ def watch(run: Run, trainer: Trainer, observers: Observers) -> Path:
             if saving.due(record) or interrupted():
                 checkpoints.save(run, trainer, observers=observers.state_dict())
             bar.update(record)
-            stop_if(interrupted() and not last, run, trainer)
-        run.drop_checkpoints(0)  # caches are large, and nothing reads the model of a finished trajectory
+            if interrupted() and not last:
+                raise interrupted_run(run, trainer)
+        run.drop_checkpoints(0)  # they hold the caches, and nothing reads the model
     return path

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from gramrun.base.records import append_rows, keep_rows
 from gramrun.data.corpus import SplitCorpus
-from gramrun.model.embedding import embed_in_chunks
-from gramrun.model.towers import TwoTower
+from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs.directory import INNER_PRODUCTS, Run
 from gramrun.training.trainer import Trainer
 

@@ -1,107 +1,182 @@
-"""One training run: the consumer of `Trainer.steps` that evaluates, logs, saves, and stops well."""
+"""Open a run directory, train in it with evaluation and checkpoints, stop, and resume."""
 
 from __future__ import annotations
 
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from gramrun import runs
+from gramrun.base.capacity import check_room
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
+from gramrun.base.processes import ALONE, Processes
 from gramrun.base.records import is_number
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
-from gramrun.runs import checkpoints
+from gramrun.runs import Kind, checkpoints, directory
 from gramrun.runs.directory import Run
+from gramrun.training.checks import check_run
 from gramrun.training.inner_products import InnerProducts
+from gramrun.training.memory import STATE_FLOATS, check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
 from gramrun.training.trainer import Trainer
+
+
+def resolve(
+    config: Path | None, output: Path | None, settings: list[str], *, resume: bool, force: bool
+) -> tuple[RunConfig, Path]:
+    """Return the configuration and the run directory that the options of a command name.
+
+    Raises:
+        InputError: when the options contradict one another, or name too little.
+        ConfigError: when the configuration is invalid.
+    """
+    if resume and force:
+        raise InputError("--resume goes on with a run and --force replaces it; give one of them")
+    if config is None:
+        if not (resume and output):
+            raise InputError("give --config FILE, or --resume with --output RUN")
+        config = runs.open_run(output).path / directory.CONFIG
+    resolved = load_config(RunConfig, config, settings)
+    return resolved, output or runs.default_path(config, resolved.train.seed)
+
+
+def open_run(
+    kind: Kind,
+    path: Path,
+    config: RunConfig,
+    corpus: SplitCorpus,
+    processes: Processes = ALONE,
+    *,
+    resume: bool,
+    force: bool,
+) -> tuple[Run, Trainer]:
+    """Make or reopen a run directory, and make a trainer at step 0 of it.
+
+    Of several processes only the first reads and writes the directory.
+
+    Raises:
+        InputError: when there is a run and neither `resume` nor `force`, or none to resume.
+        ConfigError: when the configuration does not fit the corpus or the machine.
+    """
+    if not processes.first:
+        run = Run(path, config)
+    elif resume:
+        run = runs.resume(path, kind, config, corpus.content_hash)
+    else:
+        runs.check_free(path, force=force)
+    check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
+    if kind == "train":
+        check_memory(config, corpus, processes)
+        processes.wait()  # no process allocates before all have seen what is free
+    trainer = Trainer(config, corpus, processes)
+    if resume or not processes.first:
+        return run, trainer
+    check_disk(path, trainer)
+    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+
+
+def check_disk(path: Path, trainer: Trainer) -> None:
+    """Check that the checkpoints of a run at `path` fit on its disk.
+
+    Raises:
+        ConfigError: when they do not, with the figures.
+    """
+    parts = (trainer.left_estimator, trainer.right_estimator)
+    state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
+    parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
+    state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
+    need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
+    check_room(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
 
 def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:
     """Train `trainer` to its last step inside `run`; return the last metrics record.
 
-    Of several processes this is what the first one does, while the others `follow`.
+    Of several processes the first calls this, while the others `follow`.
 
     Args:
         run: the run directory.
         trainer: at step 0, or restored from a checkpoint of `run`.
-        corpus: what it trains on.
-        losses: sum to that of the steps since the last metrics record, as the checkpoint has them.
+        corpus: the corpus of the run.
+        losses: add up to the losses since the last metrics record, as the checkpoint has them.
 
     Raises:
         InputError: when `losses`, which come from a file, are no numbers.
         Interrupted: after Ctrl-C or SIGTERM, with the state saved.
-        RunError: when training breaks down or the disk is full; the manifest says so.
+        RunError: when training diverges or the disk is full; the manifest says so.
     """
     if not (isinstance(losses, list | tuple) and all(map(is_number, losses))):
         raise InputError(f"{run.path}: its checkpoint is damaged (losses); start the run anew with --force")
     evaluating = Schedule(run.config.evaluation.every, trainer)
     saving = Schedule(run.config.train.checkpoint_every, trainer)
-    together = trainer.processes
+    processes = trainer.processes
     with (
         runs.outcome(run, torch.get_num_threads()) as elapsed,
-        deferred_interrupt(passed_on=together.count > 1) as interrupted,
+        deferred_interrupt(passed_on=processes.count > 1) as interrupted,
         progress_bar(trainer) as bar,
         tensorboard(run, trainer.step) as write,
     ):
         run.truncate_metrics(trainer.step)
         products = InnerProducts(run, corpus, trainer.step)
-        stretch = Stretch(run, sum(losses))
+        since = SinceLastRecord(run, sum(losses))
 
         def log() -> None:
-            metrics = _measure(run, trainer, corpus, stretch, products, elapsed())
+            metrics = _measure(run, trainer, corpus, since, products, elapsed())
             run.append_metrics(metrics)
             write(metrics)
             bar.measured(metrics)
-            stretch.restart(metrics)
+            since.reset(metrics)
 
         for record in trainer.steps():
-            stretch.loss += record.loss
+            since.loss += record.loss
             bar.update(record)
             last = record.step == trainer.total_steps
-            # The first process's clock decides for all when they save.
-            stopped, saved = together.any(interrupted(), last or saving.due(record))
+            # The clock of the first process decides for all when to save.
+            stopped, saved = processes.any(interrupted(), last or saving.due(record))
             if last or evaluating.due(record):
                 log()
             if saved or stopped:
                 started = time.perf_counter()
                 check_replicas(trainer)
-                checkpoints.save(run, trainer, losses=[stretch.loss])
-                stretch.checkpoint_seconds += time.perf_counter() - started
+                checkpoints.save(run, trainer, losses=[since.loss])
+                since.checkpoint_seconds += time.perf_counter() - started
             if stopped and not last:
-                together.wait()
-                stop_if(True, run, trainer)
-        if trainer.step > stretch.step:  # resumed at its last step, from a checkpoint of a longer run
+                processes.wait()
+                raise interrupted_run(run, trainer)
+        if trainer.step > since.step:  # resumed at its last step, from a checkpoint of a longer run
             log()
-        together.wait()
+        processes.wait()
     return run.metrics()[-1]
 
 
-class Stretch:
-    """The steps since the last metrics record.
+class SinceLastRecord:
+    """Sums over the steps since the last metrics record.
 
     Args:
-        run: whose metrics end at or before the step that it goes on from.
-        loss: the sum of the losses of the steps since.
+        run: the run; its metrics end at or before the current step.
+        loss: the sum of the losses since.
 
     Attributes:
         step: the step of the last record, 0 where there is none.
-        train_seconds: of that record.
+        train_seconds: of the last record.
         loss: the sum of the losses since.
-        checkpoint_seconds: spent on checkpoints since, in this sitting.
+        checkpoint_seconds: the seconds spent on checkpoints since.
     """
 
     def __init__(self, run: Run, loss: float) -> None:
-        self.restart((run.metrics() or [{"step": 0, "train_seconds": 0.0}])[-1])
+        self.reset((run.metrics() or [{"step": 0, "train_seconds": 0.0}])[-1])
         self.loss = loss
 
-    def restart(self, metrics: Mapping[str, Any]) -> None:
-        """Begin anew after a metrics record."""
+    def reset(self, metrics: Mapping[str, Any]) -> None:
+        """Start again at a metrics record."""
         self.step: int = metrics["step"]
         self.train_seconds: float = metrics.get("train_seconds", 0.0)
         self.loss = 0.0
@@ -109,29 +184,29 @@ class Stretch:
 
 
 def follow(trainer: Trainer) -> None:
-    """Train in step with the first process, which alone evaluates, logs and saves, until it has ended.
+    """Train in step with the first process, which alone evaluates, logs and saves.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM in any process, when the first one has saved the state.
-        RunError: when training breaks down or the first process has ended.
+        RunError: when training diverges or the first process has ended.
     """
-    together = trainer.processes
+    processes = trainer.processes
     with deferred_interrupt(passed_on=True) as interrupted:
         for record in trainer.steps():
-            stopped, saved = together.any(interrupted(), False)
+            stopped, saved = processes.any(interrupted(), False)
             if saved or stopped:
                 check_replicas(trainer)
             if stopped and record.step < trainer.total_steps:
-                together.wait()
+                processes.wait()
                 raise Interrupted(f"interrupted at step {trainer.step}")
-        together.wait()
+        processes.wait()
 
 
 def check_replicas(trainer: Trainer) -> None:
-    """Check that all processes have the same parameters and Gramians, to the last bit.
+    """Check that all processes have the same parameters and Gramians, bit for bit.
 
     Raises:
-        RunError: when they do not, in every one of them.
+        RunError: in every process, when they differ.
     """
     if trainer.processes.count == 1:
         return
@@ -147,37 +222,32 @@ def check_replicas(trainer: Trainer) -> None:
         )
 
 
-def stop_if(stopped: bool, run: Run, trainer: Trainer) -> None:
-    """Leave the loop of a run whose state is saved.
-
-    Raises:
-        Interrupted: if `stopped`, with the command that goes on.
-    """
-    if stopped:
-        raise Interrupted(
-            f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
-            f"go on with `gramrun {run.manifest['kind']} --output {run.path} --resume`"
-        )
+def interrupted_run(run: Run, trainer: Trainer) -> Interrupted:
+    """Return the exception of a run that was interrupted and saved, with the command that resumes it."""
+    return Interrupted(
+        f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
+        f"go on with `gramrun {run.manifest['kind']} --output {run.path} --resume`"
+    )
 
 
 def _measure(
     run: Run,
     trainer: Trainer,
     corpus: SplitCorpus,
-    stretch: Stretch,
+    since: SinceLastRecord,
     products: InnerProducts,
     seconds: float,
 ) -> dict[str, Any]:
-    """A record for ``metrics.jsonl``; `docs/file-formats.md` says what its fields are."""
-    steps = trainer.step - stretch.step
-    train_seconds = trainer.train_seconds - stretch.train_seconds
+    """A record of ``metrics.jsonl``; `docs/file-formats.md` lists its fields."""
+    steps = trainer.step - since.step
+    train_seconds = trainer.train_seconds - since.train_seconds
     metrics: dict[str, Any] = {
         "step": trainer.step,
         "epoch": trainer.epoch,
         "seconds": seconds,
         "train_seconds": trainer.train_seconds,
         "pairs_per_second": steps * run.config.train.batch_size / train_seconds,
-        "loss": stretch.loss / steps,
+        "loss": since.loss / steps,
         "gravity": trainer.objective.penalty(trainer.left_estimator.moments, trainer.right_estimator.moments),
     }
     started = time.perf_counter()
@@ -187,5 +257,5 @@ def _measure(
         metrics.update({f"{prefix}{name}": result[name] for name in ("map@10", "recall@10", "ndcg@10")})
     products.record(trainer)
     metrics["evaluation_seconds"] = time.perf_counter() - started
-    metrics["checkpoint_seconds"] = stretch.checkpoint_seconds
+    metrics["checkpoint_seconds"] = since.checkpoint_seconds
     return metrics

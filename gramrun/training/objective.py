@@ -13,22 +13,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gramrun.base.errors import ConfigError
-from gramrun.config import RunConfig
+from gramrun.config import PriorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian import taylor_softmax
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.estimator import GramianEstimator
-from gramrun.gramian.low_rank_prior import LowRankPrior
+from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, svd_prior
 from gramrun.gramian.population import Population
 from gramrun.gramian.surrogate import GravitySide, gravity, gravity_surrogate
-from gramrun.model.losses import squared_error
 from gramrun.training.batch_softmax import batch_softmax_loss
-from gramrun.training.priors import make_prior, prior_rank
 
 
 @dataclass(frozen=True)
@@ -220,3 +219,89 @@ def make_objective(config: RunConfig, corpus: SplitCorpus, left: Population, rig
     if not math.isfinite(prior_gravity):
         raise ConfigError("train.prior is so large that its own gravity is not finite; scale it down")
     return Gravity(prior, prior_gravity)
+
+
+def squared_error(left_embeddings: Tensor, right_embeddings: Tensor, target: Tensor | float) -> Tensor:
+    """f = mean_i (⟨u_i, v_i⟩ − s_i)², a scalar (paper, equation 2).
+
+    The paper leaves ℓ open. With squared error, λ and a zero prior, the objective is that of Hu, Koren and
+    Volinsky (2008) for implicit feedback.
+
+    Args:
+        left_embeddings: u, shape (B', k).
+        right_embeddings: v, shape (B', k).
+        target: s, shape (B',), or one number for all pairs.
+    """
+    scores = (left_embeddings * right_embeddings).sum(1)
+    return (scores - target).square().mean()
+
+
+def make_prior(
+    section: PriorSection, corpus: SplitCorpus, *, target: Literal["one", "value"], seed: int
+) -> LowRankPrior | None:
+    """Make the prior P of the gravity term; validation pairs have no part in it.
+
+    Args:
+        section: which prior.
+        corpus: whose items it is about, and whose training pairs it is made of.
+        target: what an observed pair stands for in ``svd``: 1 or its own value; ``popularity`` counts pairs.
+        seed: of the SVD's start.
+
+    Returns:
+        The prior, or None for ``none``.
+
+    Raises:
+        ConfigError: when the rank is too large for the corpus.
+        InputError: when ``path`` is no prior for this corpus.
+        RunError: when the SVD does not converge.
+    """
+    left_items, right_items = corpus.left.items, corpus.right.items
+    match section.name:
+        case "none":
+            return None
+        case "popularity":
+            return popularity_prior(
+                torch.from_numpy(corpus.left_frequency), torch.from_numpy(corpus.right_frequency)
+            )
+        case "file":
+            assert section.path is not None  # PriorSection sees to it, and to the rank
+            return load_prior(section.path, left_items, right_items)
+    rank = prior_rank(section, corpus)
+    train = corpus.train
+    assert target == "one" or train.target is not None  # checked by `gramrun.training.checks`
+    values = torch.from_numpy(train.target) if target == "value" else None
+    return svd_prior(
+        torch.from_numpy(train.left),
+        torch.from_numpy(train.right),
+        left_items,
+        right_items,
+        rank,
+        seed,
+        values,
+    )
+
+
+def prior_rank(section: PriorSection, corpus: SplitCorpus) -> int:
+    """The rank of the prior that `make_prior` gives, 0 for ``none``, without an SVD.
+
+    Raises:
+        ConfigError: when the rank is too large for the corpus.
+        InputError: when ``path`` is no prior for this corpus.
+    """
+    left_items, right_items = corpus.left.items, corpus.right.items
+    match section.name:
+        case "none":
+            return 0
+        case "popularity":
+            return 1
+        case "file":
+            assert section.path is not None
+            return load_prior(section.path, left_items, right_items).rank
+    assert section.rank is not None
+    largest = min(left_items, right_items) - 1
+    if section.rank > largest:
+        raise ConfigError(
+            f"train.prior.rank is {section.rank}, but {corpus.place} has {left_items:,} × {right_items:,} "
+            f"items, whose SVD gives at most {largest}; set it to {largest} or less"
+        )
+    return section.rank

@@ -1,4 +1,4 @@
-"""What a machine has and what a run would need: for ``gramrun doctor`` and ``--dry-run``."""
+"""The machine's resources and those that a run needs, for ``gramrun doctor`` and ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ import psutil
 import torch
 
 from gramrun.base.capacity import available_disk, available_memory, in_words, size_text
+from gramrun.base.processes import ALONE, Processes
 from gramrun.base.provenance import provenance
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
-from gramrun.model.build import check_fits, choose_device
-from gramrun.training.caches import cache_bytes, check_caches
-from gramrun.training.device_memory import device_memory
-from gramrun.training.host_memory import STATE_FLOATS, count_parameters, peak_memory
+from gramrun.model.build import choose_device
+from gramrun.training.checks import check_run
+from gramrun.training.memory import (
+    STATE_FLOATS,
+    cache_bytes,
+    count_parameters,
+    device_memory,
+    host_memory,
+)
 from gramrun.training.objective import companion_dim
 from gramrun.training.trainer import Trainer
 
 _TIMED_STEPS = 50
-_WARM_UP_STEPS = 10  # in which compiled loops are loaded and memory is touched for the first time
+_WARM_UP_STEPS = 10  # compiled loops are loaded, and memory is touched for the first time
 
 
 def machine() -> dict[str, Any]:
-    """What this machine has.
+    """Describe this machine.
 
     Returns:
         A JSON-ready record: ``python``, ``versions``, ``platform``, ``processor``, ``host_threads``,
@@ -47,7 +53,7 @@ def machine() -> dict[str, Any]:
 
 
 def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What `machine` found, in lines."""
+    """Format `machine`'s record as lines."""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     yield f"python {facts['python']}, {versions}"
     yield f"platform: {facts['platform']}"
@@ -62,41 +68,37 @@ def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def estimate_resources(
-    config: RunConfig, corpus: SplitCorpus, watching: Sequence[EstimatorSection] = ()
+    config: RunConfig,
+    corpus: SplitCorpus,
+    processes: Processes = ALONE,
+    observers: Sequence[EstimatorSection] = (),
 ) -> dict[str, Any]:
-    """Sizes, steps and memory of a run, without training it.
+    """Predict what a run needs, from sizes alone.
 
     Args:
-        config: of the run.
-        corpus: the prepared corpus.
-        watching: the estimators that `gramrun gram-error` would make beside; none of `gramrun train`.
+        config: the run's configuration.
+        corpus: its corpus.
+        processes: the processes that train together.
+        observers: the estimators that `gramrun gram-error` would make besides.
 
     Returns:
-        A JSON-ready record: ``corpus`` (name, left_items, right_items, train_pairs), ``steps``,
-        ``batch_size``, ``epochs``, ``parameters``, and bytes: ``memory`` (``total`` at its peak, and the
-        parts of it), ``gpu_memory`` (likewise, None on the CPU), ``disk`` (checkpoints, caches) and
-        ``gram_error``, what `gramrun gram-error` needs beside these (memory, caches, checkpoints).
+        A JSON-ready record: ``corpus``, ``steps``, ``batch_size``, ``epochs``, ``parameters``, and bytes of
+        ``memory``, ``gpu_memory`` (or None), ``disk`` and ``gram_error``.
 
     Raises:
-        ConfigError: when the configuration does not fit the corpus, or its caches nowhere.
-        InputError: when the prior does not fit the corpus.
+        ConfigError: when the configuration does not fit the corpus or the machine.
+        InputError: when the file of a prior does not fit the corpus.
     """
-    check_fits(config, corpus, watching)
-    sizes = corpus.manifest["corpus"]
-    steps = config.train.total_steps(len(corpus.train))
+    check_run(config, corpus, processes, observers)
     companions = companion_dim(config, corpus)
-    sections = [config.estimator, *watching]
-    check_caches(config, sections, corpus, companions)
-    caches, mapped, watched, watched_mapped = (
-        sum(cache_bytes(config, s, corpus, companions) for s in group if bool(s.cache_folder) == is_mapped)
-        for group in (sections[:1], sections[1:])
-        for is_mapped in (False, True)
-    )
+    steps = config.train.total_steps(len(corpus.train))
+    own, own_mapped = _caches(config, corpus, companions, [config.estimator])
+    observed, observed_mapped = _caches(config, corpus, companions, observers)
     device = choose_device(config.device)
-    peak = peak_memory(config, corpus, companions, device)
-    whole = peak.parameters * (1 + STATE_FLOATS[config.train.optimizer]) + caches + mapped
-    saved = config.train.checkpoints_kept + 1  # and the one being written
-    gpu = device_memory(config, corpus, companions) if device.type == "cuda" else None
+    parameters = count_parameters(config, corpus)
+    state = 4 * parameters * (1 + STATE_FLOATS[config.train.optimizer]) + own + own_mapped
+    checkpoints = config.train.checkpoints_kept + 1  # and the one being written
+    sizes = corpus.manifest["corpus"]
     return {
         "corpus": {
             "name": corpus.name,
@@ -105,29 +107,32 @@ def estimate_resources(
         "steps": steps,
         "batch_size": config.train.batch_size,
         "epochs": steps * config.train.batch_size / len(corpus.train),
-        "parameters": count_parameters(config, corpus),
-        "memory": {
-            "total": peak.total,
-            "process": peak.process,
-            "parameters": peak.parameters,
-            "optimizer": peak.optimizer,
-            "populations": peak.populations,
-            "Gramian caches": peak.caches,
-            "mapped files": peak.files,
-            "evaluation, batches or start": peak.work,
-        },
-        "gpu_memory": None if gpu is None else {"total": gpu.total, **gpu.parts},
-        "disk": {"checkpoints": saved * whole, "caches": mapped},
+        "parameters": parameters,
+        "memory": _with_total(host_memory(config, corpus, device)),
+        "gpu_memory": _with_total(device_memory(config, corpus)) if device.type == "cuda" else None,
+        "disk": {"checkpoints": checkpoints * state, "caches": own_mapped},
         "gram_error": {
-            "memory": watched,
-            "caches": watched_mapped,
-            "checkpoints": saved * (watched + watched_mapped),
+            "memory": observed,
+            "caches": observed_mapped,
+            "checkpoints": checkpoints * (observed + observed_mapped),
         },
     }
 
 
+def _caches(
+    config: RunConfig, corpus: SplitCorpus, companions: int, sections: Sequence[EstimatorSection]
+) -> tuple[int, int]:
+    """The bytes of some estimators' caches, in memory and in mapped files."""
+    sizes = [(bool(s.cache_folder), cache_bytes(config, s, corpus, companions)) for s in sections]
+    return sum(n for mapped, n in sizes if not mapped), sum(n for mapped, n in sizes if mapped)
+
+
+def _with_total(parts: Mapping[str, int]) -> dict[str, int]:
+    return {"total": sum(parts.values()), **parts}
+
+
 def describe_resources(needed: Mapping[str, Any]) -> Iterator[str]:
-    """What `estimate_resources` found, in lines."""
+    """Format `estimate_resources`'s record as lines."""
 
     def parts(sizes: Mapping[str, int]) -> str:
         return ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items() if name != "total")
@@ -153,7 +158,7 @@ def describe_resources(needed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def estimate_time(config: RunConfig, corpus: SplitCorpus) -> dict[str, Any]:
-    """Time a few real steps and extrapolate; evaluation comes on top.
+    """Time a few real steps and extrapolate to the run, without its evaluations.
 
     Returns:
         ``seconds_per_step``, ``steps`` and their product, ``seconds``.
@@ -171,7 +176,7 @@ def estimate_time(config: RunConfig, corpus: SplitCorpus) -> dict[str, Any]:
 
 
 def describe_time(time: Mapping[str, Any]) -> str:
-    """What `estimate_time` found, in one line."""
+    """Format `estimate_time`'s record as one line."""
     return (
         f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {in_words(time['seconds'])} for "
         f"{time['steps']:,}, without evaluation"

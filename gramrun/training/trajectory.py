@@ -1,4 +1,4 @@
-"""What Proposition 5 asks to know of a trajectory, measured along it (paper, Section 3.2 and Appendix D).
+"""The quantities of Proposition 5 along a trajectory (paper, Section 3.2 and Appendix D): ``trajectory.csv``.
 
 For one side under the parameters θ(t), over its population with weights w_x:
 
@@ -6,12 +6,11 @@ For one side under the parameters θ(t), over its population with weights w_x:
     σ²        E‖u ⊗ u − G‖²_F = sum_x w_x ‖u_x‖⁴ − ‖G‖²_F    of one member; a batch's mean has σ²/|B|
     drift     ‖G(t) − G(t−1)‖_F                              whose maximum over all t is δ
 
-The drift is measured at the measured steps only, so δ is exact where ``gram_error.every`` is 1 and a lower
-bound of it elsewhere. Step 1 has none: the estimators first observe under θ(1), and G(0) enters nothing.
+Only measured steps have a drift, so their maximum is δ where ``gram_error.every`` is 1 and a lower bound of δ
+elsewhere. Step 1 has none: the estimators first observe under θ(1).
 
-On a corpus too large to embed whole, "the true Gramian" is the mean over a large sample (Appendix D: one
-million embeddings). For N members drawn from the population with replacement, Ĝ is unbiased and its relative
-standard error is stated beside it:
+On a corpus too large to embed whole, a large sample stands for the exact Gramian (Appendix D: one million
+embeddings). For N members drawn with replacement, Ĝ is unbiased, with the relative standard error
 
     sqrt(E‖Ĝ − G‖²_F) / ‖G‖_F = σ / (√N ‖G‖_F),   with σ̂² = N/(N−1) · (mean ‖u‖⁴ − ‖Ĝ‖²_F),   E σ̂² = σ²
 """
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from gramrun.data.batches import LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
-from gramrun.training.sides import TrainingSide
+from gramrun.training.side import EmbeddedSide
 from gramrun.training.trainer import Trainer
 
 COLUMNS = (
@@ -45,7 +44,7 @@ CSV = "trajectory.csv"
 
 @dataclass(frozen=True)
 class Reference:
-    """What one side's estimates are held against.
+    """The Gramian that one side's estimates are compared with.
 
     Attributes:
         gramian: G, or its estimate from a large sample: float64, shape (k, k).
@@ -65,14 +64,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One side at one step: the reference, and how far it moved in the last step (None at step 1)."""
+    """One side at one step: the reference, and its drift in the last step (None at step 1)."""
 
     side: str
     reference: Reference
     drift: float | None
 
     def row(self) -> dict[str, float | str | None]:
-        """Its columns in ``trajectory.csv``."""
+        """The columns of ``trajectory.csv``."""
         return {
             "side": self.side,
             "gramian_norm": self.reference.norm,
@@ -82,23 +81,23 @@ class Measurement:
         }
 
 
-def exact_reference(side: TrainingSide) -> Reference:
+def exact_reference(side: EmbeddedSide) -> Reference:
     """G and σ² over every item of positive weight, under the current parameters."""
     return _weighted(side, side.population.item_weights, samples=None)
 
 
-def sampled_reference(side: TrainingSide, items: Tensor) -> Reference:
-    """Ĝ and σ̂² over drawn items; an item that was drawn c times is embedded once, and weighs c/N.
+def sampled_reference(side: EmbeddedSide, items: Tensor) -> Reference:
+    """Ĝ and σ̂² over drawn items; an item that was drawn c times is embedded once, with weight c/N.
 
     Args:
-        side: whose Gramian.
-        items: int64, shape (N,), N >= 2. Drawn with replacement from the population, x ~ w.
+        side: the side.
+        items: int64, shape (N,), N >= 2, drawn with replacement from the population, x ~ w.
     """
     counts = torch.bincount(items, minlength=side.items)
     return _weighted(side, counts.double() / len(items), samples=len(items))
 
 
-def _weighted(side: TrainingSide, weights: Tensor, samples: int | None) -> Reference:
+def _weighted(side: EmbeddedSide, weights: Tensor, samples: int | None) -> Reference:
     fourth_moment = 0.0
 
     def embedded() -> Iterator[GramianBatch]:
@@ -118,11 +117,10 @@ def _weighted(side: TrainingSide, weights: Tensor, samples: int | None) -> Refer
 
 
 class Trajectory:
-    """Measures both sides of `trainer` at the steps it is asked to, as ``gram_error`` configures.
+    """Measures both sides of `trainer` as ``gram_error`` configures.
 
-    `prepare` is called one step before each `measure`; it keeps the Gramians from which that measurement's
-    drift starts. They follow from the parameters alone, so a resumed run computes them again and a
-    checkpoint need not hold them.
+    Call `prepare` one step before each `measure`: it keeps the Gramians from which the drift starts. They
+    follow from the parameters, so checkpoints do not hold them and a resumed run computes them again.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -131,7 +129,7 @@ class Trajectory:
         self._last: tuple[int, list[Tensor]] | None = None
 
     def prepare(self) -> None:
-        """Remember the current Gramians G(t−1), where the next step t will be measured."""
+        """Keep the current Gramians G(t−1); the next step t will be measured."""
         step = self.trainer.step
         if step == 0 or not self.trainer.config.gram_error.drift:
             return
@@ -142,7 +140,7 @@ class Trajectory:
             self._before = (step, [reference.gramian for reference in self._references(step + 1)])
 
     def measure(self) -> list[Measurement]:
-        """The left and the right side under the current parameters."""
+        """Measure the left and the right side under the current parameters."""
         step = self.trainer.step
         references = self._references(step)
         self._last = (step, [reference.gramian for reference in references])
@@ -159,8 +157,8 @@ class Trajectory:
     def _references(self, measured_step: int) -> list[Reference]:
         """Both sides' references for the measurement at `measured_step`, under the current parameters.
 
-        A sample is drawn afresh for each measurement, but its drift's two Gramians share it: their noise
-        cancels where that of two samples would drown the drift.
+        Each measurement draws a new sample, but the two Gramians of its drift share it: their noise cancels,
+        where that of two samples would exceed the drift.
         """
         config = self.trainer.config
         sides = (self.trainer.left, self.trainer.right)

@@ -19,8 +19,9 @@ from gramrun.base.processes import ALONE, Processes
 from gramrun.config.loading import dump_config
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
-from gramrun.model.losses import squared_error
-from gramrun.training.trainer import Trainer, check_divides
+from gramrun.training.checks import check_run
+from gramrun.training.objective import squared_error
+from gramrun.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "synthetic" / "sogram.yaml"
@@ -88,18 +89,18 @@ def test_sum_of_the_parts_gradients_is_the_batchs():
     torch.testing.assert_close(torch.cat(parts), gradient(ALONE), rtol=1e-14, atol=1e-14)
 
 
-def test_what_does_not_divide_is_refused(make_config):
-    check_divides(make_config(), 2)
-    check_divides(make_config("train.batch_size=63"), 1)
+def test_what_does_not_divide_is_refused(make_config, corpus):
+    check_run(make_config(), corpus, Processes(0, 2))
+    check_run(make_config("train.batch_size=63"), corpus, Processes(0, 1))
     for setting, words in (
         ("train.batch_size=63", "train.batch_size is 63; make it a multiple of the 2 processes"),
         ("estimator.gramian_batch_size=31", "estimator.gramian_batch_size is 31; make it a multiple"),
     ):
         with pytest.raises(ConfigError, match=words):
-            check_divides(make_config(setting), 2)
+            check_run(make_config(setting), corpus, Processes(0, 2))
     softmax = make_config("train.objective=batch-softmax", "estimator.name=none")
     with pytest.raises(ConfigError, match="train it in one process"):
-        check_divides(softmax, 2)
+        check_run(softmax, corpus, Processes(0, 2))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gramrun.data.index_stream import STEPS_AT_ONCE, IndexStream
-from gramrun.training import sides
+from gramrun.training import side
 from gramrun.training import trainer as training
 from gramrun.training.trainer import Trainer
 
@@ -67,6 +67,6 @@ def test_a_device_gets_many_steps_in_one_copy():
 def test_training_on_blocks_is_training_step_by_step(make_config, corpus, monkeypatch, settings):
     config = make_config(*settings, "train.steps=12")
     losses = [record.loss for record in Trainer(config, corpus).steps()]
-    for module in (training, sides):
+    for module in (training, side):
         monkeypatch.setattr(module, "IndexStream", partial(IndexStream, steps_at_once=5))
     assert [record.loss for record in Trainer(config, corpus).steps()] == losses

@@ -18,11 +18,10 @@ from gramrun.base.files import read_json
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
-from gramrun.training.host_memory import peak_memory
-from gramrun.training.objective import companion_dim
+from gramrun.training.memory import CACHES, WORK, host_memory
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("parameters", "optimizer", "populations", "caches")
+PARTS = ("parameters", "optimizer", "populations", CACHES)
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +39,11 @@ def config_of(name, *settings, dataset="wikipedia-simple"):
 def test_a_stand_in_predicts_what_the_corpus_does(prepared, name):
     config, made = config_of(name), stand_in("pages", sizes_of(prepared.manifest))
     assert config.train.total_steps(len(made.train)) == config.train.total_steps(len(prepared.train))
-    real, predicted = (peak_memory(config, c, companion_dim(config, c)) for c in (prepared, made))
+    real, predicted = (host_memory(config, c) for c in (prepared, made))
     for part in PARTS:
-        assert getattr(predicted, part) == getattr(real, part), part
-    assert predicted.files == pytest.approx(real.files, rel=0.01)
-    assert predicted.work == pytest.approx(real.work, rel=0.1)
+        assert predicted[part] == real[part], part
+    assert predicted["mapped files"] == pytest.approx(real["mapped files"], rel=0.01)
+    assert predicted[WORK] == pytest.approx(real[WORK], rel=0.1)
 
 
 def test_the_sizes_of_shards(prepared):
@@ -59,8 +58,8 @@ def test_the_sizes_of_shards(prepared):
 def test_items_that_do_not_occur_bound_the_evaluation_from_above(corpus):
     """MovieLens-like: some items are in no validation pair, and the stand-in counts them."""
     config, made = config_of("sogram", dataset="synthetic"), stand_in("s", sizes_of(corpus.manifest))
-    real, predicted = (peak_memory(config, c, 0) for c in (corpus, made))
-    assert real.work <= predicted.work <= 1.5 * real.work
+    real, predicted = (host_memory(config, c) for c in (corpus, made))
+    assert real[WORK] <= predicted[WORK] <= 1.5 * real[WORK]
 
 
 def test_the_papers_sizes():

@@ -50,7 +50,7 @@ def test_bytes_of_a_real_model_and_step(make_config, corpus, hidden):
     config = make_config(*settings)
     trainer = Trainer(config, corpus, Counting(0, 2))
     work = workload(config, trainer)
-    accumulated = trainer.learner.state_dict()["accumulated"].values()
+    accumulated = trainer.engine.state_dict()["accumulated"].values()
     parameters = trainer.model.named_tables().values()
     assert table_bytes(work) == sum(t.nbytes for t in (*parameters, *accumulated))
     assert work.dense_parameters == sum(p.numel() for p in trainer.model.dense_parameters())

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from gramrun.model.losses import squared_error
 from gramrun.model.optimizers import make_optimizer
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.training.objective import squared_error
 
 SIZES = {"user": 4, "movie": 3, "genre": 5}
 GENRES = [[0, 2, 4], [], [2]]  # movie 1 has none

@@ -23,8 +23,7 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baselines.run import run_baseline
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import frames
-from gramrun.training import setup as opening
-from gramrun.training.loop import fit
+from gramrun.training.loop import fit, open_run
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
 
@@ -32,7 +31,7 @@ CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
 def train(make_config, path, *overrides):
     config = make_config(*overrides)
     corpus = open_corpus(config.data.path)
-    run, trainer = opening.open_run("train", path, config, corpus, resume=False, force=False)
+    run, trainer = open_run("train", path, config, corpus, resume=False, force=False)
     fit(run, trainer, corpus)
     return run, corpus
 

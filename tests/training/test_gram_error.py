@@ -13,7 +13,7 @@ from gramrun.gramian.exact import relative_error
 from gramrun.gramian.population import make_population
 from gramrun.runs import checkpoints, figures
 from gramrun.training import gram_error, trajectory
-from gramrun.training.sides import TrainingSide
+from gramrun.training.side import EmbeddedSide
 from gramrun.training.trainer import Trainer
 
 
@@ -21,7 +21,7 @@ def watch(path, config, corpus):
     run = runs.create(path, "gram-error", config, corpus.content_hash)
     trainer = Trainer(config, corpus)
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
-    return run, trainer, observers, gram_error.watch(run, trainer, observers)
+    return run, trainer, observers, gram_error.measure(run, trainer, observers)
 
 
 def test_the_file_has_every_estimator_side_and_step(tmp_path, make_config, corpus):
@@ -97,7 +97,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
     observers = gram_error.Observers(config.gram_error.estimators, trainer)
     monkeypatch.setattr(gram_error, "deferred_interrupt", lambda: _StopsAt(trainer, stop))
     with pytest.raises(Interrupted, match=f"interrupted at step {stop} of 40"):
-        gram_error.watch(run, trainer, observers)
+        gram_error.measure(run, trainer, observers)
     monkeypatch.undo()
     for name in (gram_error.CSV, trajectory.CSV):
         with (run.path / name).open("a") as file:
@@ -114,7 +114,7 @@ def test_an_interrupted_watch_goes_on_exactly_where_it_was(
         assert "NoneType" not in str(raised.value)
     observers.load_state_dict(saved)
     assert trainer.step == stop
-    resumed = gram_error.watch(run, trainer, observers)
+    resumed = gram_error.measure(run, trainer, observers)
     for name in (gram_error.CSV, trajectory.CSV):
         frames = [pd.read_csv(f.parent / name).drop(columns="seconds") for f in (straight, resumed)]
         pd.testing.assert_frame_equal(*frames, check_exact=True)
@@ -208,7 +208,7 @@ def test_a_sampled_reference_is_unbiased_and_states_its_own_error(gamma, samples
     """Over every draw, by its probability: E Ĝ = G, E σ̂² = σ², and the stated error is the true one."""
     theta = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     population = make_population(torch.tensor([0, 0, 1, 3]), 4, gamma)
-    side = TrainingSide("left", 4, population, lambda items: theta[items], stream=0)
+    side = EmbeddedSide("left", 4, population, lambda items: theta[items], stream=0)
     exact = trajectory.exact_reference(side)
     draws = [torch.tensor(items) for items in itertools.product((0, 1, 3), repeat=samples)]
     chances = [float(population.item_weights.double()[items].prod()) for items in draws]

@@ -148,7 +148,7 @@ def test_gram_error_saves_by_the_minute_too(tmp_path, make_config, corpus):
     trainer = Trainer(config, corpus)
     killed_at(trainer, 25)
     with pytest.raises(Killed):
-        gram_error.watch(run, trainer, gram_error.Observers(config.gram_error.estimators, trainer))
+        gram_error.measure(run, trainer, gram_error.Observers(config.gram_error.estimators, trainer))
     assert len(run.checkpoints()) == config.train.checkpoints_kept
 
 

@@ -9,7 +9,7 @@ import torch
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.config import PriorSection
 from gramrun.gramian.low_rank_prior import LowRankPrior, save_prior
-from gramrun.training.priors import make_prior
+from gramrun.training.objective import make_prior
 
 
 def product(prior):

@@ -8,7 +8,8 @@ import torch
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.data.permutation import permuted, round_keys
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
-from gramrun.model.build import check_fits, embed_all
+from gramrun.model.build import embed_all
+from gramrun.training.checks import check_run
 from gramrun.training.trainer import Trainer
 
 PAIRS = ["train.gamma_left=1", "train.gamma_right=1"]
@@ -169,7 +170,7 @@ def test_estimators_that_would_watch_are_no_reason_not_to_train(make_config, cor
     config = make_config("gram_error.estimators.1.gramian_batch_size=100000")
     assert Trainer(config, corpus).total_steps > 0
     with pytest.raises(ConfigError, match=r"gram_error\.estimators\.1\.gramian_batch_size is 100000"):
-        check_fits(config, corpus, config.gram_error.estimators)
+        check_run(config, corpus, observers=config.gram_error.estimators)
 
 
 def test_a_diverging_run_stops_with_its_reason(make_config, corpus):

@@ -13,6 +13,7 @@ from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.training import gram_error
+from gramrun.training.step import gramian_batches, observe
 from gramrun.training.trainer import Trainer
 
 STEPS = 7
@@ -98,9 +99,9 @@ def follow(make_config, corpus, case):
     steps = trainer.steps()
     for step in range(STEPS):
         for (side, _), estimator in zip(sides, mine, strict=True):
-            estimator.observe(side.drawn(0, side.stream, step, 6))
+            estimator.observe(side.draw(0, side.stream, step, 6))
             if estimator.looks_ahead:
-                estimator.look_ahead(side.drawn(0, side.stream, step + 1, 6))
+                estimator.look_ahead(side.draw(0, side.stream, step + 1, 6))
         next(steps)
         for (_, theirs), estimator in zip(sides, mine, strict=True):
             yield theirs.moments.clone(), estimator.moments.clone()
@@ -152,9 +153,8 @@ def test_the_batch_looked_at_is_the_one_observed_next(make_config, corpus):
     config = make_config("estimator.name=control-variate")
     trainer, recorder = Trainer(config, corpus), Recorder()
     for trainer.step in range(4):
-        trainer.show(
-            recorder, trainer.left, trainer.gramian_batches(config.estimator, recorder, trainer.left)
-        )
+        batches = gramian_batches(trainer, config.estimator, recorder, trainer.left)
+        observe(trainer, recorder, trainer.left, batches)
     assert recorder.ahead[:-1] == recorder.observed[1:]
     assert len({tuple(items) for items in recorder.observed}) == 4
 

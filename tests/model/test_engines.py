@@ -1,4 +1,4 @@
-"""The compiled learner against torch's own: kernels by literal loops, whole trainings by the plain learner."""
+"""The compiled and the static engine against the plain one, and the kernels against literal loops."""
 
 import numpy as np
 import pandas as pd
@@ -7,16 +7,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gramrun.base.errors import ConfigError
+from gramrun.base.processes import Processes
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
 from gramrun.model import bags as kernels
-from gramrun.model.build import learner_kind, make_learner
-from gramrun.model.learners import PlainLearner
-from gramrun.model.static_learner import StaticLearner
+from gramrun.model.build import engine_name
+from gramrun.model.engine import PlainEngine
+from gramrun.model.static_engine import StaticEngine
 from gramrun.training import trainer as training
+from gramrun.training.checks import check_run
 from gramrun.training.trainer import Trainer
 
-STEPS = 100
+STEPS = 60
 ROUNDINGS = 64 * np.finfo(np.float32).eps  # of a sum of at most 45 terms, times their magnitudes
 
 
@@ -75,74 +78,64 @@ def trained(config, corpus):
     return trainer, losses
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.fixture
+def threads():
+    """Set PyTorch's threads for a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
 @pytest.mark.parametrize("towers", TOWERS)
-def test_a_hundred_steps_equal_torchs_own(make_config, pages, towers, optimizer, threads):
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}")
-    finally:
-        torch.set_num_threads(before)
+def test_compiled_steps_equal_plain_ones(make_config, pages, threads, towers, optimizer, count):
+    threads(count)
+    _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}")
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_with_every_kind_of_estimator_and_objective(make_config, pages, method):
+def test_every_kind_of_estimator_and_objective(make_config, pages, method):
     _compare(make_config, pages, *TOWERS["hidden"], *METHODS[method])
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
 @pytest.mark.parametrize("towers", TOWERS)
-def test_the_step_in_fixed_shapes_equals_torchs_own(make_config, pages, monkeypatch, towers, optimizer):
-    """The GPU's learner, kernel by kernel on the CPU."""
-    monkeypatch.setattr(training, "make_learner", static_learner)
-    fast = _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}")
-    assert isinstance(fast.learner, StaticLearner)
-    assert not any(table.gradient.any() for table in fast.learner._tables.values())  # cleared
+def test_static_steps_equal_plain_ones(make_config, pages, towers, optimizer):
+    """The captured step of a GPU, kernel by kernel on the CPU."""
+    trainer = _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}", engine="static")
+    assert isinstance(trainer.engine, StaticEngine)
+    assert not any(table.gradient.any() for table in trainer.engine._tables.values())  # cleared
 
 
-def static_learner(config, model, processes):
-    if config.train.engine == "plain":
-        return make_learner(config, model, processes)
-    rates = (config.train.learning_rate, config.train.dense_learning_rate or config.train.learning_rate)
-    return StaticLearner(model, config.train.optimizer, *rates, mean=config.model.bag == "mean")
+class Returned(Exception):
+    """Carries what a gradient step returned."""
 
 
 @pytest.mark.parametrize("method", ["sogram", "previous batch", "taylor-softmax", "batch-softmax"])
 @pytest.mark.parametrize("towers", TOWERS)
-def test_a_step_in_fixed_shapes_asks_its_device_nothing(make_config, pages, monkeypatch, towers, method):
-    """On torch's meta device, which has shapes and no numbers: whatever must know a number there fails.
-
-    So does whatever mixes devices. What a CUDA graph captures is a step that passes this. (Caches look for
-    distinct items, and projections for a negative eigenvalue: they ask, outside of what is captured.)
-    """
+def test_a_static_gradient_step_reads_no_value_from_its_device(
+    make_config, pages, monkeypatch, towers, method
+):
+    """PyTorch's meta device has shapes and no numbers: reading a number fails, and so does mixing devices."""
     monkeypatch.setattr(training, "choose_device", lambda name: torch.device("meta"))
-    config = make_config(f"data.path={pages.path}", *TOWERS[towers], *METHODS[method])
-    monkeypatch.setattr(training, "make_learner", lambda config, model, _: OnMeta(config, model))
-    trainer = Trainer(config, pages)
-    with pytest.raises(Replayed) as done:
+    settings = (f"data.path={pages.path}", "train.engine=static", *TOWERS[towers], *METHODS[method])
+    trainer = Trainer(make_config(*settings, "train.optimizer=adagrad"), pages)
+    gradient_step = trainer.gradient_step
+
+    def returned(pairs):
+        raise Returned(gradient_step(pairs))
+
+    trainer.gradient_step = returned
+    with pytest.raises(Returned) as done:
         next(trainer.steps())
-    loss, objective, u, v = done.value.args[0]
-    assert loss.shape == objective.shape == () and u.shape == v.shape == (64, 8)
-    assert {x.device.type for x in done.value.args[0]} == {"meta"}
+    means, u, v = done.value.args[0]
+    assert means.shape == (2,)
+    assert u.shape == v.shape == (64, 8)
+    assert {x.device.type for x in (means, u, v)} == {"meta"}
 
 
-class Replayed(Exception):
-    """Carries what a whole step gave."""
-
-
-class OnMeta(StaticLearner):
-    """Stops where the host reads the objective."""
-
-    def __init__(self, config, model):
-        super().__init__(model, "adagrad", 0.1, 0.1, mean=config.model.bag == "mean")
-
-    def _descend(self, batch, terms):
-        raise Replayed(super()._descend(batch, terms))
-
-
-def _compare(make_config, pages, *settings):
+def _compare(make_config, pages, *settings, engine="compiled"):
     common = (
         f"data.path={pages.path}",
         f"train.steps={STEPS}",
@@ -151,8 +144,9 @@ def _compare(make_config, pages, *settings):
         *settings,
     )
     plain, expected = trained(make_config(*common, "train.engine=plain"), pages)
-    fast, losses = trained(make_config(*common), pages)
-    assert isinstance(plain.learner, PlainLearner) and not isinstance(fast.learner, PlainLearner)
+    fast, losses = trained(make_config(*common, f"train.engine={engine}"), pages)
+    assert isinstance(plain.engine, PlainEngine)
+    assert not isinstance(fast.engine, PlainEngine)
     assert losses == pytest.approx(expected, rel=2e-4, abs=1e-6)
     assert abs(expected[-1] - expected[0]) > 1e-3  # it did learn
     for (name, a), b in zip(fast.model.named_parameters(), plain.model.parameters(), strict=True):
@@ -160,19 +154,15 @@ def _compare(make_config, pages, *settings):
     return fast
 
 
-def test_both_sides_at_work_give_the_bits_of_one_after_the_other(make_config, pages):
-    """A tower's products are done by one thread in both cases, so nothing is summed in another order."""
-    before = torch.get_num_threads()
+def test_two_threads_give_the_bits_of_one(make_config, pages, threads):
+    """One thread does all products of a tower, so no sum changes its order."""
     traces = []
-    try:
-        for threads in (1, 2, 2):
-            torch.set_num_threads(threads)
-            config = make_config(f"data.path={pages.path}", "train.steps=60", *TOWERS["hidden"])
-            trainer, losses = trained(config, pages)
-            assert torch.get_num_threads() == threads  # given back after every step
-            traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))
-    finally:
-        torch.set_num_threads(before)
+    for count in (1, 2, 2):
+        threads(count)
+        config = make_config(f"data.path={pages.path}", "train.steps=60", *TOWERS["hidden"])
+        trainer, losses = trained(config, pages)
+        assert torch.get_num_threads() == count  # restored after every step
+        traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))
     assert traces[0] == traces[1] == traces[2]
 
 
@@ -184,18 +174,13 @@ def test_rounded_products_stay_near_the_full_ones(make_config, pages, engine):
     embeddings, changes = [], []
     for products in ("float32", "bfloat16"):
         trainer = Trainer(make_config(*settings, f"model.products={products}"), pages)
-        embeddings.append(trainer.learner.embed("left", items))
+        embeddings.append(trainer.engine.embed("left", items))
         before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
         next(trainer.steps())
         changes.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]) - before)
     for full, rounded in (embeddings, changes):
         assert full.dtype == rounded.dtype == torch.float32
         assert 1e-4 < float(torch.linalg.norm(full - rounded) / torch.linalg.norm(full)) < 0.03
-
-
-def test_adam_changes_every_row_and_stays_with_torch(make_config, corpus):
-    config = make_config("train.optimizer=adam")
-    assert isinstance(Trainer(config, corpus).learner, PlainLearner)
 
 
 bag_lists = st.lists(st.lists(st.integers(0, 6), max_size=5), min_size=1, max_size=6)
@@ -260,18 +245,24 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
 
 
 @pytest.mark.parametrize(
-    ("settings", "device", "longest", "processes", "kind"),
+    ("settings", "device", "engine"),
     [
-        ((), "cpu", 10**9, 1, "compiled"),
-        ((), "cpu", 1, 2, "compiled"),
-        (("train.engine=plain",), "cpu", 1, 1, "plain"),
-        (("train.optimizer=adam",), "cpu", 1, 1, "plain"),
-        ((), "cuda", 1, 1, "static"),
-        ((), "cuda", 1, 2, "plain"),
-        ((), "cuda", 10**6, 1, "plain"),
-        (("train.engine=plain",), "cuda", 1, 1, "plain"),
-        (("train.optimizer=adam",), "cuda", 1, 1, "plain"),
+        ((), "cpu", "compiled"),
+        (("train.engine=plain",), "cpu", "plain"),
+        (("train.engine=static",), "cpu", "static"),
+        (("train.optimizer=adam",), "cpu", "plain"),
+        ((), "cuda", "plain"),
+        (("train.engine=static",), "cuda", "static"),
     ],
 )
-def test_which_learner_a_run_has(make_config, settings, device, longest, processes, kind):
-    assert learner_kind(make_config(*settings), torch.device(device), [longest], processes) == kind
+def test_the_engine_of_a_run(make_config, settings, device, engine):
+    assert engine_name(make_config(*settings), torch.device(device)) == engine
+
+
+def test_what_the_static_engine_cannot_do_is_refused(make_config, corpus):
+    for settings, processes, words in (
+        (("train.optimizer=adam",), Processes(), "static has no adam"),
+        ((), Processes(0, 2), "static trains in one process"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            check_run(make_config("train.engine=static", *settings), corpus, processes)

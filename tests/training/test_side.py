@@ -26,7 +26,7 @@ def test_exact_gramian_and_reused_pairs_are_means_over_the_population(make_confi
         expected = sum(w[x] * torch.outer(rows[x], rows[x]) for x in range(side.items))
         torch.testing.assert_close(side.exact_gramian(), expected, atol=1e-8, rtol=1e-5)
         items = torch.from_numpy(column).long()
-        reused = batch_moments(side.reused(everything, rows[items]))
+        reused = batch_moments(side.from_pairs(everything, rows[items]))
         torch.testing.assert_close(reused, expected, atol=1e-8, rtol=1e-5)
         assert side.whole().items.tolist() == sorted(set(column.tolist()))
 
@@ -52,7 +52,7 @@ def test_the_previous_batch_is_the_last_gradient_batch_under_its_own_parameters(
         return [side.embed_items(torch.arange(side.items)) for side in sides]
 
     theta = [embedded()]  # after 0, 1, 2, ... updates
-    first = [batch_moments(side.drawn(seed, side.stream, 0, 64)) for side in sides]
+    first = [batch_moments(side.draw(seed, side.stream, 0, 64)) for side in sides]
     for record in trainer.steps():
         got = [trainer.left_estimator.gramian, trainer.right_estimator.gramian]
         if record.step == 1:

@@ -1,4 +1,4 @@
-"""One side of the corpus as training sees it: how to embed it, what its Gramian averages, its batches."""
+"""One side of the corpus under the current parameters: its batches, and its exact Gramian."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gramrun.data.batches import step_generator
 from gramrun.data.index_stream import IndexStream
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
-from gramrun.model.embedding import EMBED_CHUNK, embed_in_chunks
+from gramrun.model.towers import EMBED_CHUNK, embed_in_chunks
 
 
 @dataclass(frozen=True)
-class TrainingSide:
-    """One side.
+class EmbeddedSide:
+    """One side: its items, their weights, and the function that embeds them.
 
     Attributes:
         name: ``left`` or ``right``.
-        items: how many items it has.
-        population: what its Gramian is the mean over.
-        embed: item ids, shape (B,), to embeddings under the current parameters, shape (B, k).
-        stream: its stream of Gramian batches (`gramrun.data.batches`).
-        processes: that train together. `drawn`, `reused` and `whole` give this one's part of a batch,
-            `chunks` whole ones.
+        items: the number of items.
+        population: the weights of the items in the Gramian.
+        embed: item ids, shape (B,), to current embeddings, shape (B, k), without a graph.
+        stream: the random stream of its Gramian batches (`gramrun.data.batches`).
+        processes: the processes that train together. `draw`, `from_pairs` and `whole` return the part of this
+            process, `chunks` whole chunks.
     """
 
     name: str
@@ -39,8 +39,8 @@ class TrainingSide:
     _streams: dict[tuple[int, int, int], IndexStream] = field(default_factory=dict, repr=False, compare=False)
 
     @torch.no_grad()
-    def drawn(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
-        """Draw items x ~ w and embed them without a graph: the Gramian batch of one step."""
+    def draw(self, seed: int, stream: int, step: int, size: int) -> GramianBatch:
+        """Draw items x ~ w and embed them: the Gramian batch of one step."""
         items, pairs = self.population.members(self._stream(seed, stream, size).batch(step))
         items = self.processes.share(items)
         pairs = None if pairs is None else self.processes.share(pairs)
@@ -55,14 +55,14 @@ class TrainingSide:
             )
         return self._streams[key]
 
-    def reused(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
-        """A batch of training pairs whose embeddings are known already, as a Gramian batch.
+    def from_pairs(self, pairs: Tensor, embeddings: Tensor) -> GramianBatch:
+        """Make a Gramian batch of training pairs that are embedded already (``batch: previous``).
 
         The gradient batch of the step before, |B| pairs of a shuffled epoch under θ(t−1), costs no forward
-        pass. It is unbiased for G(t−1), so its bias for G(t) is one step's drift, −(G(t) − G(t−1)). No pair
-        is in it twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below a drawn
-        batch's; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. Its dependence on the next
-        gradient batch is in `gramrun.gramian.estimator`.
+        pass. It is unbiased for G(t−1), so its bias for G(t) is −(G(t) − G(t−1)), the drift of one step. No
+        pair occurs twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below that of a
+        drawn batch; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. How it depends on the
+        next gradient batch: `gramrun.gramian.estimator`.
         """
         pairs, embeddings = self.processes.share(pairs), self.processes.share(embeddings)
         items = self.population.pair_items[pairs].long()
@@ -83,7 +83,7 @@ class TrainingSide:
             yield GramianBatch(part, self.embed(part)).each(self.processes.gather_uneven)
 
     def whole(self) -> GramianBatch:
-        """All items of positive weight in one batch."""
+        """Embed all items of positive weight in one batch."""
         items = self.processes.share(self.population.weighted_items)
         return GramianBatch(items, self.embed_items(items))
 

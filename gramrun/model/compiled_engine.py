@@ -1,0 +1,214 @@
+"""The CPU engine: dense layers by autograd, feature tables by compiled loops (`gramrun.model.bags`).
+
+The gradients of the tables never become tensors: the loops update the touched rows from ∂L/∂z. The towers
+share only tables, so `both` runs the left and the right one on two threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gramrun.base.processes import ALONE, Processes
+from gramrun.model import bags
+from gramrun.model.engine import Engine, TowerInputs
+from gramrun.model.optimizers import OptimizerName, load_adagrad_sums, make_dense_optimizer
+from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Table:
+    """A feature table; the arrays share the parameters' memory."""
+
+    weight: np.ndarray
+    accumulated: np.ndarray
+    slots: np.ndarray
+    touched: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+
+    def reserve(self, rows: int) -> None:
+        """Allocate the sums of a batch that touches at most so many rows."""
+        needed = min(rows, len(self.weight))
+        if needed > len(self.touched):
+            self.touched = np.empty(needed + needed // 4, dtype=np.int64)
+            self.sums = np.empty((len(self.touched), self.weight.shape[1]), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A feature of one side: its bags, its table, and its first column in the tower's inputs."""
+
+    offsets: np.ndarray
+    indices: np.ndarray
+    table: str
+    start: int
+
+
+@dataclass(frozen=True)
+class _ColumnRows:
+    """The table rows of a batch in one column: bag b is ``rows[ends[b − 1] : ends[b]]``."""
+
+    column: _Column
+    rows: np.ndarray
+    ends: np.ndarray
+
+
+Inputs = TowerInputs[list[_ColumnRows]]
+
+
+class CompiledEngine(Engine[list[_ColumnRows]]):
+    """Autograd for the dense layers, compiled loops for the tables, the towers on two threads.
+
+    Args:
+        model: the towers and tables, on the CPU, float32.
+        optimizer: one of `SPARSE_OPTIMIZERS`.
+        table_learning_rate: η of the feature tables.
+        dense_learning_rate: η of the dense layers.
+        mean: whether bags are means instead of sums.
+        threads: the number of PyTorch's threads. With hidden towers and 2 or more, each tower has half of
+            them.
+        processes: the processes that train replicas of the model. Each gathers its part of a batch, and
+            updates its tables from the gradients of all.
+    """
+
+    def __init__(
+        self,
+        model: TwoTower,
+        optimizer: OptimizerName,
+        table_learning_rate: float,
+        dense_learning_rate: float,
+        *,
+        mean: bool,
+        threads: int,
+        processes: Processes = ALONE,
+    ) -> None:
+        super().__init__(model, processes)
+        self._dense_parameters = model.dense_parameters()
+        self._dense_optimizer = make_dense_optimizer(model, optimizer, dense_learning_rate)
+        self._learning_rate = table_learning_rate
+        self._adagrad = optimizer == "adagrad"
+        self._mean = mean
+        self._tables = {
+            name: _Table(
+                weight := parameter.detach().numpy(),
+                np.zeros_like(weight if self._adagrad else weight[:0]),
+                np.full(len(weight), -1, dtype=np.int32),
+            )
+            for name, parameter in model.named_tables().items()
+        }
+        self._width = next(iter(self._tables.values())).weight.shape[1]
+        self._columns = {side: self._lay_out(tower) for side, tower in self.towers.items()}
+        costs = dict.fromkeys(self._tables, 0.0)  # mean rows of each table that a pair touches
+        for c in itertools.chain(*self._columns.values()):
+            costs[c.table] += len(c.indices) / (len(c.offsets) - 1)
+        self._table_shares = _even_shares(costs)
+        self._threads = threads
+        # A linear tower takes no longer than handing it to another thread.
+        hidden = bool(self._dense_parameters)
+        self._second_thread = ThreadPoolExecutor(1, "left tower") if threads > 1 and hidden else None
+
+    def _lay_out(self, tower: Tower) -> list[_Column]:
+        columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
+        step = 0 if tower.output is None else self._width  # the bags of a linear tower are summed
+        return [
+            _Column(c.offsets.numpy(), c.indices.numpy(), table_name(c.vocabulary), i * step)
+            for i, c in enumerate(columns)
+        ]
+
+    def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
+        inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
+        listed = []
+        for c in self._columns[side]:
+            rows = np.empty(bags.count_rows(c.offsets, c.indices, items.numpy())[0], dtype=np.int32)
+            ends = np.empty(len(items), dtype=np.int64)
+            bags.list_rows(c.offsets, c.indices, items.numpy(), rows, ends)
+            first = ends[part.start - 1] if part.start else 0
+            weight = self._tables[c.table].weight
+            bags.gather_bags(rows[first:], ends[part] - first, weight, self._mean, inputs.numpy(), c.start)
+            listed.append(_ColumnRows(c, rows, ends))
+        return TowerInputs(inputs.requires_grad_(torch.is_grad_enabled()), listed)
+
+    def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102
+        if self._dense_optimizer is not None:
+            self.processes.add_gradients(self._dense_parameters)
+            self._dense_optimizer.step()
+            self._dense_optimizer.zero_grad(set_to_none=True)
+        gradients = []
+        for side in (left, right):
+            assert side.inputs.grad is not None
+            gradients.append((side.rows, self.processes.gather(side.inputs.grad).numpy()))
+        first, second = self._table_shares
+        self.both(self._update_tables, (first, gradients), (second, gradients))
+
+    def _update_tables(
+        self, tables: Sequence[str], gradients: Sequence[tuple[list[_ColumnRows], np.ndarray]]
+    ) -> None:
+        """Update the touched rows of some tables; a table belongs to one thread."""
+        for name in tables:
+            table = self._tables[name]
+            used = [(c, gradient) for rows, gradient in gradients for c in rows if c.column.table == name]
+            table.reserve(sum(len(c.rows) for c, _ in used))
+            count = 0
+            for c, gradient in used:
+                sums = (table.slots, table.touched, table.sums, count)
+                count, _ = bags.sum_gradients(c.rows, c.ends, gradient, c.column.start, self._mean, *sums)
+            touched = (table.slots, table.touched, table.sums, count, self._learning_rate)
+            if self._adagrad:
+                bags.update_adagrad(table.weight, table.accumulated, *touched)
+            else:
+                bags.update_sgd(table.weight, *touched)
+
+    def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
+        """Call ``function(*left)`` on a second thread and ``function(*right)`` here, for hidden towers."""
+        if self._second_thread is None:
+            return function(*left), function(*right)
+        pending = self._second_thread.submit(function, *left)
+        try:
+            right_result = function(*right)
+        finally:
+            wait([pending])  # after an error here the other thread must not go on changing parameters
+        return pending.result(), right_result
+
+    @contextlib.contextmanager
+    def thread_limit(self) -> Iterator[None]:  # noqa: D102
+        torch.set_num_threads(max(1, self._threads // 2))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(self._threads)
+
+    def state_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "accumulated": {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()},
+            "dense_accumulated": self._dense_accumulated(),
+        }
+
+    def _dense_accumulated(self) -> list[Tensor]:
+        """Adagrad's sums of the dense parameters, in their order; empty tensors for SGD."""
+        if self._dense_optimizer is None or not self._adagrad:
+            return [parameter.detach()[:0] for parameter in self._dense_parameters]
+        return [self._dense_optimizer.state[parameter]["sum"] for parameter in self._dense_parameters]
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+        load_adagrad_sums(self.state_dict(), state)
+
+
+def _even_shares(costs: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """Split the tables into two groups of about equal cost: each, dearest first, to the cheaper group."""
+    shares: tuple[list[str], list[str]] = [], []
+    totals = [0.0, 0.0]
+    for name in sorted(costs, key=lambda n: (-costs[n], n)):
+        least = int(totals[1] < totals[0])
+        shares[least].append(name)
+        totals[least] += costs[name]
+    return shares

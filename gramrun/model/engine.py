@@ -1,0 +1,152 @@
+"""The interface of the training engines, and the plain one, which is PyTorch throughout.
+
+A training step (`gramrun.training.step`) is the same for every engine. Engines differ in how they gather the
+feature bags of a batch and how they update the parameters:
+
+    gather    z_b = [bag(E_1, x_b1); ...; bag(E_F, x_bF)]          the inputs of a tower
+    update    W ← W − η_dense · optimizer(∂L/∂W)                   dense layers
+              E_f ← E_f − η · optimizer(∂L/∂E_f)                   feature tables, from ∂L/∂z
+
+`plain` uses embedding bags, autograd and optimizers of PyTorch. It is the reference for `compiled`
+(`gramrun.model.compiled_engine`) and `static` (`gramrun.model.static_engine`), and the only one for Adam,
+which changes every row of a table at every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from gramrun.base.processes import ALONE, Processes
+from gramrun.model.optimizers import OptimizerName, load_optimizer_state, make_optimizer
+from gramrun.model.towers import Tower, TwoTower
+
+T = TypeVar("T")
+Rows = TypeVar("Rows")
+GradientStep = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class TowerInputs(Generic[Rows]):
+    """The gathered bags of one side of a batch.
+
+    Attributes:
+        inputs: z, what `gramrun.model.towers.Tower.dense` takes, in an autograd graph.
+        rows: the table rows behind the inputs, in the engine's own form.
+    """
+
+    inputs: Tensor
+    rows: Rows
+
+
+class Engine(ABC, Generic[Rows]):
+    """Embeds items and updates parameters.
+
+    Args:
+        model: the towers and tables.
+        processes: the processes that train replicas of the model.
+
+    Attributes:
+        device: the device of the parameters.
+        captured: whether a gradient step runs as a captured graph, which cannot wait for a value.
+    """
+
+    captured: bool = False
+
+    def __init__(self, model: TwoTower, processes: Processes = ALONE) -> None:
+        self.model = model
+        self.processes = processes
+        self.device: torch.device = model.device
+        self.towers: dict[str, Tower] = {"left": model.left, "right": model.right}
+
+    @abstractmethod
+    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[Rows]:
+        """Gather the bags of a batch.
+
+        Args:
+            side: ``left`` or ``right``.
+            items: int64, shape (B',), the whole batch.
+            part: the rows of the batch that belong to this process.
+
+        Returns:
+            The inputs of `part`. The rows may cover the whole batch.
+        """
+
+    @abstractmethod
+    def update(self, left: TowerInputs[Rows], right: TowerInputs[Rows]) -> None:
+        """Update the dense layers and the feature tables after the backward pass, and clear all gradients."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's state."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the optimizer's state.
+
+        Raises:
+            KeyError, ValueError, RuntimeError: when it belongs to another model, optimizer or engine.
+        """
+
+    @torch.no_grad()
+    def embed(self, side: str, items: Tensor) -> Tensor:
+        """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
+        return self.towers[side].dense(self.gather(side, items, slice(0, len(items))).inputs)
+
+    def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
+        """``function(*left), function(*right)``, on two threads where that is faster."""
+        return function(*left), function(*right)
+
+    @contextlib.contextmanager
+    def thread_limit(self) -> Iterator[None]:
+        """Limit PyTorch's threads to those of one tower while `both` uses two."""
+        yield
+
+    def capture(self, gradient_step: GradientStep) -> GradientStep:
+        """Return the function that runs a gradient step: the given one, or a captured graph of it."""
+        return gradient_step
+
+
+class PlainEngine(Engine[None]):
+    """PyTorch throughout.
+
+    Args:
+        model: the towers and tables; the tables have sparse gradients where the optimizer takes them.
+        optimizer: ``adagrad``, ``adam`` or ``sgd``.
+        table_learning_rate: η of the feature tables.
+        dense_learning_rate: η of the dense layers.
+        processes: the processes that train replicas of the model.
+    """
+
+    def __init__(
+        self,
+        model: TwoTower,
+        optimizer: OptimizerName,
+        table_learning_rate: float,
+        dense_learning_rate: float,
+        processes: Processes = ALONE,
+    ) -> None:
+        super().__init__(model, processes)
+        self._optimizer = make_optimizer(model, optimizer, table_learning_rate, dense_learning_rate)
+
+    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[None]:  # noqa: D102
+        return TowerInputs(self.towers[side].inputs(items[part], self.model.tables), None)
+
+    def update(self, left: TowerInputs[None], right: TowerInputs[None]) -> None:  # noqa: D102
+        self.processes.add_gradients(self.model.parameters())
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> dict[str, Any]:  # noqa: D102
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+        if not isinstance(state, dict) or "param_groups" not in state:
+            raise ValueError("its optimizer is that of another train.engine")
+        load_optimizer_state(self._optimizer, state["state"])

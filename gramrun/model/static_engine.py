@@ -1,0 +1,238 @@
+"""The GPU engine of fixed shapes: one CUDA graph replays a whole gradient step (``train.engine: static``).
+
+Started one by one, the hundred small kernels of a step cost the host more time than the GPU needs to run
+them. A CUDA graph starts them together, but no shape in it may depend on the data: no list of a batch's rows,
+no sparse gradient. With L the longest bag of a column,
+
+    gather       z_b = scale_b sum_{l < L} [l < |R(b)|] E_{r(b, l)}        r(b, l) repeats the bag's last row
+    gradient     D_r = sum over b, l with r(b, l) = r of scale_b [l < |R(b)|] dz_b     D as large as the table
+    Adagrad      for every r(b, l): s ← s + D_r²,  E_r ← E_r − η D_r / (√s + 10⁻¹⁰);  then D_r ← 0
+
+The last line computes a row as often as it occurs and writes the same value each time. D takes the memory of
+the table again. On a GPU the sums into D have no fixed order: equal seeds give results equal up to rounding.
+
+This engine has never run on a GPU. The tests compare it with the plain engine on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gramrun.model.engine import Engine, GradientStep, TowerInputs
+from gramrun.model.optimizers import load_adagrad_sums
+from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
+
+_EPSILON = 1e-10  # of PyTorch's Adagrad
+_EAGER_CALLS = 3  # before a capture: handles and workspaces that are made lazily must exist by then
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A feature of one side."""
+
+    offsets: Tensor
+    indices: Tensor
+    table: str
+    longest: int
+
+    def bags(self, items: Tensor, mean: bool) -> tuple[Tensor, Tensor]:
+        """r(b, l), int64, and scale_b [l < |R(b)|], float32: both of shape (B, L)."""
+        starts = self.offsets[items]
+        lengths = self.offsets[items + 1] - starts
+        place = torch.arange(self.longest, device=items.device)
+        inside = (place < lengths[:, None]).float()
+        within = torch.minimum(place, (lengths - 1).clamp_min(0)[:, None])
+        rows = self.indices[(starts[:, None] + within).clamp_max(len(self.indices) - 1)].long()
+        return rows, inside / lengths.clamp_min(1)[:, None] if mean else inside
+
+
+@dataclass
+class _Table:
+    """A feature table, its accumulator (empty for SGD) and its gradient D."""
+
+    weight: Tensor
+    accumulated: Tensor
+    gradient: Tensor
+
+
+@dataclass(frozen=True)
+class _ColumnRows:
+    """The padded bags of a batch in one column, whose inputs begin at column `start`."""
+
+    table: str
+    start: int
+    rows: Tensor
+    scales: Tensor
+
+
+Inputs = TowerInputs[list[_ColumnRows]]
+
+
+class StaticEngine(Engine[list[_ColumnRows]]):
+    """Fixed shapes: captured as CUDA graphs on a GPU, run kernel by kernel on a CPU.
+
+    Args:
+        model: the towers and tables, float32, on the device.
+        optimizer: one of `SPARSE_OPTIMIZERS`.
+        table_learning_rate: η of the feature tables.
+        dense_learning_rate: η of the dense layers.
+        mean: whether bags are means instead of sums.
+    """
+
+    captured = True
+
+    def __init__(
+        self,
+        model: TwoTower,
+        optimizer: str,
+        table_learning_rate: float,
+        dense_learning_rate: float,
+        *,
+        mean: bool,
+    ) -> None:
+        super().__init__(model)
+        self._rates = {"tables": table_learning_rate, "dense": dense_learning_rate}
+        self._adagrad = optimizer == "adagrad"
+        self._mean = mean
+
+        def accumulator(parameter: Tensor) -> Tensor:
+            return torch.zeros_like(parameter if self._adagrad else parameter[:0])
+
+        self._tables = {
+            name: _Table(weight := table.detach(), accumulator(weight), torch.zeros_like(weight))
+            for name, table in model.named_tables().items()
+        }
+        self._dense = model.dense_parameters()
+        self._dense_accumulated = [accumulator(parameter.detach()) for parameter in self._dense]
+        self._columns = {side: _columns(tower) for side, tower in self.towers.items()}
+        self._embed = {side: self._replayed(partial(self._embed_outputs, side)) for side in self.towers}
+
+    def embed(self, side: str, items: Tensor) -> Tensor:  # noqa: D102
+        return self._embed[side](items)[0].clone()  # the next batch overwrites the graph's output
+
+    def _embed_outputs(self, side: str, items: Tensor) -> tuple[Tensor]:
+        return (super().embed(side, items),)
+
+    def capture(self, gradient_step: GradientStep) -> GradientStep:  # noqa: D102
+        return self._replayed(gradient_step)  # type: ignore[return-value]
+
+    def _replayed(self, function: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+        return _Captured(function) if self.device.type == "cuda" else function
+
+    def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
+        summed = self.towers[side].output is None  # the bags of a linear tower
+        parts, listed = [], []
+        start = 0
+        with torch.no_grad():
+            for column in self._columns[side]:
+                weight = self._tables[column.table].weight
+                if column.longest:
+                    rows, scales = column.bags(items, self._mean)
+                    parts.append((weight[rows] * scales[:, :, None]).sum(1))
+                    listed.append(_ColumnRows(column.table, start, rows, scales))
+                else:  # a column without any value
+                    parts.append(weight.new_zeros(len(items), weight.shape[1]))
+                start += 0 if summed else weight.shape[1]
+            inputs = sum(parts[1:], start=parts[0]) if summed else torch.cat(parts, 1)
+        return TowerInputs(inputs.requires_grad_(torch.is_grad_enabled()), listed)
+
+    @torch.no_grad()
+    def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102
+        for parameter, accumulated in zip(self._dense, self._dense_accumulated, strict=True):
+            assert parameter.grad is not None
+            parameter.sub_(self._scaled(parameter.grad, accumulated), alpha=self._rates["dense"])
+            parameter.grad = None
+        for name, table in self._tables.items():
+            used = [(s.inputs.grad, c) for s in (left, right) for c in s.rows if c.table == name]
+            if used:
+                self._update_table(table, used)
+
+    def _update_table(self, table: _Table, used: list[tuple[Tensor | None, _ColumnRows]]) -> None:
+        width = table.weight.shape[1]
+        for inputs_gradient, c in used:
+            assert inputs_gradient is not None
+            bag_gradient = inputs_gradient[:, None, c.start : c.start + width] * c.scales[:, :, None]
+            table.gradient.index_add_(0, c.rows.flatten(), bag_gradient.flatten(0, 1))
+        touched = torch.cat([c.rows.flatten() for _, c in used])
+        gradient = table.gradient[touched]
+        if self._adagrad:
+            accumulated = table.accumulated[touched] + gradient.square()
+            table.accumulated[touched] = accumulated
+            gradient = gradient / (accumulated.sqrt() + _EPSILON)
+        table.weight[touched] = table.weight[touched] - self._rates["tables"] * gradient
+        table.gradient.index_fill_(0, touched, 0)
+
+    def _scaled(self, gradient: Tensor, accumulated: Tensor) -> Tensor:
+        """Adagrad's g / (√s + ε) after s ← s + g²; for SGD, g."""
+        if not self._adagrad:
+            return gradient
+        accumulated += gradient.square()
+        return gradient / (accumulated.sqrt() + _EPSILON)
+
+    def state_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "accumulated": {name: table.accumulated for name, table in self._tables.items()},
+            "dense_accumulated": self._dense_accumulated,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
+        load_adagrad_sums(self.state_dict(), state)
+
+
+class _Captured:
+    """A function of tensors as CUDA graphs, one for each size of its inputs.
+
+    Args:
+        function: changes only tensors, and always the same ones.
+    """
+
+    def __init__(self, function: Callable[..., tuple[Tensor, ...]]) -> None:
+        self._function = function
+        self._graphs: dict[tuple[int, ...], _Graph] = {}
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        sizes = tuple(len(x) for x in inputs)
+        if sizes not in self._graphs:
+            self._graphs[sizes] = _Graph(self._function, inputs)
+        return self._graphs[sizes](*inputs)
+
+
+class _Graph:
+    """Calls a function eagerly a few times, then captures it once and replays it from then on."""
+
+    def __init__(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> None:
+        self._function = function
+        self._inputs = tuple(x.clone() for x in inputs)
+        self._stream = torch.cuda.Stream()
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._outputs: tuple[Tensor, ...] = ()
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own.copy_(given, non_blocking=True)
+        self._calls += 1
+        if self._calls <= _EAGER_CALLS:
+            # On a side stream, as the capture will be.
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                outputs = self._function(*self._inputs)
+            torch.cuda.current_stream().wait_stream(self._stream)
+            return outputs
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=self._stream):  # records, and runs nothing
+                self._outputs = self._function(*self._inputs)
+        self._graph.replay()
+        return self._outputs
+
+
+def _columns(tower: Tower) -> list[_Column]:
+    columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
+    return [_Column(c.offsets, c.indices, table_name(c.vocabulary), c.longest) for c in columns]

@@ -1,0 +1,116 @@
+"""Refuse a run that does not fit its corpus, its device or its processes before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from gramrun.base.capacity import check_room
+from gramrun.base.errors import ConfigError
+from gramrun.base.processes import ALONE, Processes
+from gramrun.config import EstimatorSection, RunConfig
+from gramrun.data.corpus import SplitCorpus
+from gramrun.gramian.custom import find_custom
+from gramrun.model.build import choose_device
+from gramrun.model.optimizers import SPARSE_OPTIMIZERS
+from gramrun.training.memory import cache_bytes
+from gramrun.training.objective import companion_dim
+
+
+def check_run(
+    config: RunConfig,
+    corpus: SplitCorpus,
+    processes: Processes = ALONE,
+    observers: Sequence[EstimatorSection] = (),
+) -> None:
+    """Check what only the corpus, the machine and the number of processes can tell.
+
+    Args:
+        config: the run's configuration.
+        corpus: its corpus.
+        processes: the processes that train together.
+        observers: ``gram_error.estimators`` where `gramrun gram-error` makes them.
+
+    Raises:
+        ConfigError: when the run cannot be made; names the key and a value that works.
+        InputError: when the file of a prior does not fit the corpus.
+    """
+    _check_corpus(config, corpus, observers)
+    _check_device(config, choose_device(config.device), observers)
+    _check_processes(config, processes.count)
+    for section in (config.estimator, *observers):
+        if ":" in section.name:
+            find_custom(section.name)
+    _check_caches(config, [config.estimator, *observers], corpus)
+
+
+def _check_corpus(config: RunConfig, corpus: SplitCorpus, observers: Sequence[EstimatorSection]) -> None:
+    sizes = {
+        "train.batch_size": config.train.batch_size,
+        "estimator.gramian_batch_size": config.estimator.gramian_batch_size,
+    }
+    for i, section in enumerate(observers):
+        sizes[f"gram_error.estimators.{i}.gramian_batch_size"] = section.gramian_batch_size
+    pairs = len(corpus.train)
+    for key, size in sizes.items():
+        if size > pairs:
+            raise ConfigError(
+                f"{key} is {size}, but {corpus.place} has only {pairs:,} training "
+                f"{'pair' if pairs == 1 else 'pairs'}; set it to {pairs} or less"
+            )
+    if config.train.target == "value" and corpus.train.target is None:
+        raise ConfigError(
+            f"train.target is value, but the pairs of {corpus.place} carry no target; set train.target: one"
+        )
+
+
+def _check_device(config: RunConfig, device: torch.device, observers: Sequence[EstimatorSection]) -> None:
+    if device.type == "cuda" and any(s.cache_folder for s in (config.estimator, *observers)):
+        raise ConfigError(
+            "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
+        )
+    if config.train.engine == "static" and config.train.optimizer not in SPARSE_OPTIMIZERS:
+        raise ConfigError(
+            f"train.engine: static has no {config.train.optimizer}; set train.engine: plain, or "
+            "train.optimizer: adagrad or sgd"
+        )
+
+
+def _check_processes(config: RunConfig, processes: int) -> None:
+    """Check that the work of a step divides evenly among several processes."""
+    if processes == 1:
+        return
+    sizes = {"train.batch_size": config.train.batch_size}
+    if config.estimator.name not in ("exact", "none"):
+        sizes["estimator.gramian_batch_size"] = config.estimator.gramian_batch_size
+    for key, size in sizes.items():
+        if size % processes:
+            raise ConfigError(f"{key} is {size}; make it a multiple of the {processes} processes")
+    if config.train.objective == "batch-softmax":
+        raise ConfigError(
+            "train.objective: batch-softmax scores each pair against the whole batch; train it in one process"
+        )
+    if config.train.engine == "static":
+        raise ConfigError("train.engine: static trains in one process; set train.engine: plain")
+
+
+def _check_caches(config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus) -> None:
+    """Check that the caches of these estimators fit into memory, or on the disks of their folders."""
+    companions = companion_dim(config, corpus)
+    in_memory = 0
+    on_disk: dict[int, tuple[Path, int]] = {}
+    for section in sections:
+        need, folder = cache_bytes(config, section, corpus, companions), section.cache_folder
+        if not need or folder is None:
+            in_memory += need
+        elif not folder.is_dir():
+            raise ConfigError(f"cache_folder: {folder} is no folder; make it or name another")
+        else:
+            disk = folder.stat().st_dev  # folders on one disk share its space
+            on_disk[disk] = (folder, need + on_disk.get(disk, (folder, 0))[1])
+    cheaper = "set cache: item, cache_dtype: bfloat16 or a cache_folder on a disk"
+    check_room(in_memory, "memory", what="Gramian caches", remedy=cheaper)
+    for folder, need in on_disk.values():
+        check_room(need, "disk", what="Gramian caches", remedy="name another cache_folder", path=folder)

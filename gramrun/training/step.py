@@ -1,0 +1,221 @@
+"""One training step (paper, Algorithms 1 and 2), read from top to bottom.
+
+With parameters θ(t), an independent Gramian batch B and gradient batch B', and λ = ``train.gravity``:
+
+    Algorithm 2, line 7     Ĝ_u ← (1 − α) Ĝ_u + α (1/|B|) sum_{b in B} u_b ⊗ u_b, and Ĝ_v with v_b
+    Algorithm 2, line 9     θ ← θ − η ∇_θ (1/|B'|) sum_{i in B'} [f_i(θ) + λ ĝ_i(θ, Ĝ_u, Ĝ_v)]
+
+Algorithm 1 has the same two parts: lines 8, 11 and 12 are the estimator's, line 10 is the update of θ.
+Engines (`gramrun.model.engine`) differ in the functions that gather features and update parameters, not in
+their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gramrun.base.errors import RunError
+from gramrun.base.processes import Processes
+from gramrun.config import EstimatorSection, RunConfig
+from gramrun.data.index_stream import IndexStream
+from gramrun.gramian.batch import GramianBatch, batch_moments
+from gramrun.gramian.estimator import GramianEstimator
+from gramrun.model.engine import Engine, GradientStep, TowerInputs
+from gramrun.training.objective import GradientBatch, Objective
+from gramrun.training.side import EmbeddedSide
+
+
+class TrainingState(Protocol):
+    """What a step reads and changes: `gramrun.training.trainer.Trainer`.
+
+    Attributes:
+        step: t, the steps done so far.
+        pair_stream: the gradient batches B', as indices of training pairs.
+        target: s_i of every training pair, or None for 1.
+        previous: u and v of the last gradient batch, for ``batch: previous``.
+        gradient_step: `gradient_step` of this state, which the engine may have captured as a graph.
+    """
+
+    config: RunConfig
+    processes: Processes
+    engine: Engine[Any]
+    objective: Objective
+    left: EmbeddedSide
+    right: EmbeddedSide
+    left_estimator: GramianEstimator
+    right_estimator: GramianEstimator
+    step: int
+    pair_stream: IndexStream
+    target: Tensor | None
+    previous: tuple[Tensor, Tensor] | None
+    gradient_step: GradientStep
+
+
+def training_step(state: TrainingState) -> float:
+    """Take one step, and return f, the mean loss of the observed pairs in B' before it.
+
+    Raises:
+        RunError: when the objective is not finite. On a CPU the parameters are left unchanged.
+    """
+    engine, left, right = state.engine, state.left, state.right
+    pairs = state.pair_stream.batch(state.step)
+    with engine.thread_limit():
+        # Draw B and embed it without a graph.
+        draw = partial(gramian_batches, state, state.config.estimator)
+        left_batches, right_batches = engine.both(
+            draw, (state.left_estimator, left), (state.right_estimator, right)
+        )
+        # Update Ĝ_v, then Ĝ_u: with the Taylor softmax, what the left side observes depends on the right one.
+        observe(state, state.right_estimator, right, right_batches)
+        observe(state, state.left_estimator, left, left_batches)
+        # Update θ.
+        means, u, v = state.gradient_step(pairs)
+    check_finite(state, means)
+    if state.config.estimator.batch == "previous" or state.processes.count == 1:
+        state.previous = state.processes.gather(u), state.processes.gather(v)
+    return float(means[0])
+
+
+def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Update the parameters from the gradient batch B'. Every process does its part of the batch.
+
+    Args:
+        state: its engine and objective.
+        pairs: int64, shape (B',), training pairs.
+
+    Returns:
+        The mean loss and the mean weighted term over all pairs, shape (2,); u and v of this process's part,
+        shape (B'/N, k), without a graph.
+    """
+    engine, processes = state.engine, state.processes
+
+    # Embed B': z = feature bags, u = tower(z).
+    left, right = engine.both(partial(embed_pairs, state, pairs), (state.left,), (state.right,))
+
+    # Loss f and surrogate ĝ, in which Ĝ_u and Ĝ_v are constants.
+    target = 1.0 if state.target is None else state.target[processes.share(pairs)]
+    batch = GradientBatch(
+        left.items, right.items, left.leaf, right.leaf, target, left.importance, right.importance
+    )
+    loss, surrogate = state.objective.terms(batch, state.left_estimator, state.right_estimator)
+    weighted = state.config.train.gravity * surrogate
+    means = processes.mean(torch.stack([loss.detach(), weighted.detach()]))
+    if not engine.captured:
+        check_finite(state, means)
+
+    # Backward: to u and v, then through both towers to the dense layers and to z.
+    ((loss + weighted) / processes.count).backward()
+    engine.both(backward_through_tower, (left,), (right,))
+
+    # θ ← θ − η ∇: the dense layers, then the rows of the tables that B' touched.
+    engine.update(left.inputs, right.inputs)
+    return means, left.leaf.detach(), right.leaf.detach()
+
+
+@dataclass(frozen=True)
+class EmbeddedPairs:
+    """One side of this process's part of B'.
+
+    Attributes:
+        items: int64, shape (B'/N,).
+        inputs: z, of the tower.
+        embeddings: u, shape (B'/N, k), with the tower's graph.
+        leaf: u without it. The objective's graph ends here, so that both towers can go backward at once.
+        importance: shape (B'/N,), or None for 1 (`gramrun.gramian.population`).
+    """
+
+    items: Tensor
+    inputs: TowerInputs[Any]
+    embeddings: Tensor
+    leaf: Tensor
+    importance: Tensor | None
+
+
+def embed_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> EmbeddedPairs:
+    """Embed one side of B' with a graph."""
+    whole = side.population.pair_items[pairs].long()
+    part = state.processes.part(len(whole))
+    inputs = state.engine.gather(side.name, whole, part)
+    embeddings = state.engine.towers[side.name].dense(inputs.inputs)
+    importance = side.population.importance
+    items = whole[part]
+    return EmbeddedPairs(
+        items,
+        inputs,
+        embeddings,
+        embeddings.detach().requires_grad_(),
+        None if importance is None else importance[items],
+    )
+
+
+def backward_through_tower(side: EmbeddedPairs) -> None:
+    """Continue the backward pass from u to the dense parameters and to z."""
+    assert side.leaf.grad is not None
+    torch.autograd.backward(side.embeddings, side.leaf.grad)
+
+
+def check_finite(state: TrainingState, means: Tensor) -> None:
+    """Stop where the objective is infinite or not a number; in all processes, as `means` is the same in all.
+
+    Raises:
+        RunError: with the step and the remedy.
+    """
+    if not torch.isfinite(means.sum()):
+        raise RunError(
+            f"step {state.step + 1}: the objective is {float(means.sum()):g} (loss {float(means[0]):g}, "
+            f"weighted term over all pairs {float(means[1]):g}); lower train.learning_rate or train.gravity"
+        )
+
+
+def gramian_batches(
+    state: TrainingState, section: EstimatorSection, estimator: GramianEstimator, side: EmbeddedSide
+) -> tuple[GramianBatch, ...]:
+    """The batch B of one side under θ(t), and for an estimator that looks ahead also that of step t + 1."""
+    if estimator.observes == "nothing":
+        return ()
+    if estimator.observes == "corpus":
+        return (side.whole(),)
+    if section.batch == "previous" and state.previous is not None:
+        u, v = state.previous
+        pairs = state.pair_stream.batch(state.step - 1)
+        return (side.from_pairs(pairs, u if side.name == "left" else v),)
+    steps = (state.step, state.step + 1) if estimator.looks_ahead else (state.step,)
+    size, seed = section.gramian_batch_size, state.config.train.seed
+    return tuple(side.draw(seed, side.stream, step, size) for step in steps)
+
+
+def observe(
+    state: TrainingState,
+    estimator: GramianEstimator,
+    side: EmbeddedSide,
+    batches: Sequence[GramianBatch],
+) -> None:
+    """Update an estimator with the batches of `gramian_batches`."""
+    for batch, update in zip(batches, (estimator.observe, estimator.look_ahead), strict=False):
+        update(_of_all_processes(state, estimator, side, batch))
+
+
+def statistics(state: TrainingState, side: EmbeddedSide, batch: GramianBatch) -> GramianBatch:
+    """What the objective has the estimator of a side observe: embeddings, and companions where it has any."""
+    right = state.right_estimator if side.name == "left" else None
+    return state.objective.statistics(side.name, batch, right)
+
+
+def _of_all_processes(
+    state: TrainingState, estimator: GramianEstimator, side: EmbeddedSide, batch: GramianBatch
+) -> GramianBatch:
+    """Exchange what an estimator needs of a batch: its mean rank-one term, or all its rows."""
+    processes = state.processes
+    if processes.count == 1:
+        return statistics(state, side, batch)
+    if estimator.needs_rows:
+        gather = processes.gather_uneven if estimator.observes == "corpus" else processes.gather
+        return statistics(state, side, batch.each(gather))
+    part = statistics(state, side, batch)
+    return replace(part, moments=processes.mean(batch_moments(part)))

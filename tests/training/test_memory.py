@@ -1,0 +1,365 @@
+"""Predicted memory against real tensors and real processes, and the refusal of runs that do not fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from experiments.benchmarks.growth import peak_of_training, predicted_peak
+from experiments.benchmarks.random_pages import pages_corpus
+from gramrun.base import capacity
+from gramrun.base.errors import ConfigError
+from gramrun.base.processes import Processes
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.model.build import make_model
+from gramrun.training import trainer as training
+from gramrun.training.checks import check_run
+from gramrun.training.memory import (
+    CACHES,
+    WORK,
+    WORKSPACES,
+    cache_bytes,
+    check_memory,
+    count_parameters,
+    device_memory,
+    host_memory,
+    mapped_bytes,
+    needed_memory,
+)
+from gramrun.training.objective import companion_dim
+from gramrun.training.trainer import Trainer
+
+PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
+SMALL = (
+    "train.batch_size=2",
+    "estimator.gramian_batch_size=2",
+    "evaluation.candidates=10",
+    "evaluation.left_items=2",
+)
+FEW_RANKED = ("evaluation.candidates=10", "evaluation.left_items=2", "evaluation.splits=[validation]")
+CONFIGS = Path(__file__).parents[2] / "configs"
+PAPER = CONFIGS / "wikipedia-simple" / "paper-sogram.yaml"
+CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A corpus that is small beside the process."""
+    return pages_corpus(tmp_path_factory.mktemp("small") / "pages", pages=4000, links=40_000)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A corpus whose tables, sums, caches and files are as large as the process."""
+    folder = tmp_path_factory.mktemp("large") / "pages"
+    return pages_corpus(folder, pages=400_000, links=1_500_000, ngrams=40_000, categories=30_000)
+
+
+@pytest.fixture
+def available(monkeypatch):
+    """Set the bytes of memory that seem available."""
+    return lambda count: monkeypatch.setattr(capacity, "available_memory", lambda: count)
+
+
+def needed(config, corpus):
+    return sum(needed_memory(host_memory(config, corpus)).values())
+
+
+def paper(corpus, *more):
+    return load_config(RunConfig, PAPER, [f"data.path={corpus.path}", *more])
+
+
+# Predictions against what a run holds.
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ("model.hidden=[]",),
+        ("model.hidden=[7]",),
+        ("model.hidden=[9, 7]", "model.skip=true", "model.input_dim=5"),
+    ],
+)
+def test_parameters_are_counted_without_making_them(small, shape):
+    config = paper(small, *shape)
+    assert count_parameters(config, small) == sum(p.numel() for p in make_model(config, small).parameters())
+
+
+def test_mapped_files_are_those_that_a_run_reads(small):
+    files = small.manifest["files"]
+    columns = [file["bytes"] for name, file in files.items() if name.endswith(("offsets.npy", "indices.npy"))]
+    train, validation = (
+        sum(files[f"pairs/{split}_{side}.npy"]["bytes"] for side in ("left", "right"))
+        for split in ("train", "validation")
+    )
+    assert mapped_bytes(paper(small, "evaluation.splits=[train]"), small) == sum(columns) + train
+    assert mapped_bytes(paper(small), small) == sum(columns) + train + validation
+
+
+def test_an_evaluation_of_fewer_left_items_or_candidates_takes_less(small):
+    def work(*more):
+        batches = ("train.batch_size=2", "estimator.gramian_batch_size=2")
+        return host_memory(paper(small, *batches, *more), small)[WORK]
+
+    for less in ("left_items=100", "candidates=100", "splits=[validation]"):
+        assert work() > work(f"evaluation.{less}") > 0
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        PAIRS,
+        ("estimator.name=sagram", "estimator.cache_dtype=bfloat16"),
+        ("estimator.name=control-variate", "estimator.cache=item"),
+        ("estimator.name=sogram", "estimator.cache=item"),
+        ("estimator.name=sogram",),
+        (*PAIRS, "train.prior.name=svd", "train.prior.rank=7"),
+        ("estimator.name=sagram", "train.objective=taylor-softmax", "train.gamma_left=1"),
+    ],
+    ids=" ".join,
+)
+def test_caches_occupy_what_is_predicted(make_config, corpus, overrides):
+    config = make_config(*overrides)
+    trainer = Trainer(config, corpus)
+    held = sum(cache.nbytes for cache in caches_of(trainer))
+    assert cache_bytes(config, config.estimator, corpus, trainer.objective.companion_dim) == held
+    assert companion_dim(config, corpus) == trainer.objective.companion_dim
+    assert bool(held) == (config.estimator.cache_entry is not None)
+
+
+def caches_of(trainer):
+    estimators = (trainer.left_estimator, trainer.right_estimator)
+    return [b for e in estimators for name, b in e.named_buffers() if name.endswith("cache")]
+
+
+def test_the_peak_of_a_small_run(small, tmp_path):
+    chosen = [f"data.path={small.path}", "train.epochs=null", "train.steps=50"]
+    assert predicted_peak(PAPER, chosen) == pytest.approx(peak_of_training(PAPER, chosen, tmp_path), rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("estimator.name=sogram", "evaluation.left_items=1000", "evaluation.candidates=1000"),
+        ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
+        ("estimator.name=sagram", "evaluation.left_items=1000"),
+        ("estimator.name=sagram", "estimator.cache=pair", "evaluation.left_items=1000"),
+        ("train.engine=plain", "evaluation.left_items=1000"),
+        ("train.optimizer=adam", "train.steps=20", "evaluation.left_items=1000"),
+        ("model.hidden=[]", "evaluation.left_items=1000"),
+    ],
+    ids=" ".join,
+)
+def test_the_peak_of_a_large_run(large, tmp_path, more):
+    config = yaml.safe_load(PAPER.read_text())
+    config["train"] |= {"epochs": None, "steps": 400}
+    if "estimator.name=sagram" in more:
+        config["estimator"] = {"beta": 1, "gramian_batch_size": 1024, "name": "sagram"}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    chosen = [f"data.path={large.path}", *more]
+    peak = peak_of_training(file, chosen, tmp_path / "run")
+    assert predicted_peak(file, chosen) == pytest.approx(peak, rel=0.1)
+
+
+STATIC = {
+    "linear": ["model.hidden=[]"],
+    "hidden": ["model.hidden=[9, 5]", "model.input_dim=6", "model.skip=true"],
+    "sgd": ["train.optimizer=sgd", "train.gamma_left=0.5", "train.gamma_right=0"],
+    "caches of pairs": [*PAIRS, "estimator.cache_dtype=bfloat16"],
+    "prior": ["train.prior={name: svd, rank: 3}"],
+    "softmax": ["train.objective=batch-softmax", "estimator.name=none"],
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_what_a_gpu_would_keep_is_what_the_static_engine_holds(make_config, corpus, name):
+    config = make_config(*STATIC[name], "train.engine=static")
+    trainer = Trainer(config, corpus)
+    engine, sides, objective = trainer.engine, (trainer.left, trainer.right), trainer.objective
+    sums = [t for table in engine._tables.values() for t in (table.accumulated, table.gradient)]
+    data = [*trainer.model.buffers()]
+    for side in sides:
+        population = side.population
+        data += [population.pair_items, population.item_weights]
+        data += [] if population.importance is None else [population.importance]
+    if getattr(objective, "prior", None) is not None:
+        data += [objective.prior.left, objective.prior.right]
+    if hasattr(objective, "right_log_probability"):
+        data.append(objective.right_log_probability)
+    held = {
+        "parameters": trainer.model.parameters(),
+        "optimizer": [*sums, *engine._dense_accumulated],
+        "features and pairs": data,
+        CACHES: caches_of(trainer),
+    }
+    predicted = device_memory(config, corpus)
+    for part, tensors in held.items():
+        assert sum(t.nbytes for t in tensors) == predicted[part], part
+
+
+def most_at_once(act):
+    """The most bytes of tensors that live at once during a call, beyond those before it."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as seen:
+        act()
+    events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    return int(np.cumsum([event.nbytes() for event in events]).max())
+
+
+@pytest.mark.parametrize("hidden", ["[]", "[48, 8]"])
+def test_a_static_step_takes_no_more_than_predicted(tmp_path, hidden):
+    """The prediction is at least twice the step: the calls before a capture reserve its memory again."""
+    corpus = pages_corpus(tmp_path / "pages", pages=300, links=6000)
+    config = paper(corpus, f"model.hidden={hidden}", "train.engine=static", *FEW_RANKED)
+    steps = Trainer(config, corpus).steps()
+    next(steps)
+    taken = most_at_once(lambda: next(steps))
+    predicted = device_memory(config, corpus)[WORK] - WORKSPACES
+    assert 2 * taken < predicted < 4 * taken
+
+
+def test_the_host_of_a_gpu_keeps_only_what_draws(make_config, corpus):
+    config = make_config("train.gamma_left=1", "train.gamma_right=0.5", "estimator.name=sagram")
+    host = host_memory(config, corpus, torch.device("cuda"))
+    assert (host["parameters"], host["optimizer"], host[CACHES]) == (0, 0, 0)
+    assert host["populations"] == 8 * corpus.right.items
+
+
+# Refusals.
+
+
+def test_a_run_that_fits_by_a_byte_is_accepted(make_config, corpus, available):
+    config = make_config()
+    need = needed(config, corpus)
+    available(need)
+    check_memory(config, corpus)
+    available(need - 1)
+    with pytest.raises(ConfigError, match=r"and the rest of this run need [\d.]+ MB of memory, .* available"):
+        check_memory(config, corpus)
+
+
+def test_mapped_caches_are_not_needed_in_memory(make_config, corpus, tmp_path):
+    in_memory = make_config("estimator.name=sagram")
+    in_file = make_config("estimator.name=sagram", f"estimator.cache_folder={tmp_path}")
+    caches = host_memory(in_memory, corpus)[CACHES]
+    assert caches > 0
+    assert needed(in_memory, corpus) - needed(in_file, corpus) == caches
+    assert host_memory(in_file, corpus)["mapped files"] > caches
+
+
+def test_every_process_of_a_machine_needs_the_memory(make_config, corpus, available, monkeypatch):
+    config = make_config()
+    available(3 * needed(config, corpus) - 1)
+    for here, count in (("2", 4), (None, 2)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", here or "")
+        check_memory(config, corpus, Processes(1, count))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    with pytest.raises(ConfigError, match="in each of 3 processes, need"):
+        check_memory(config, corpus, Processes(0, 6))
+
+
+@pytest.mark.parametrize(
+    ("settings", "largest", "remedy"),
+    [
+        (("model.hidden=[2]", "model.input_dim=10000000", *SMALL), "optimizer", "lower model.input_dim"),
+        (("model.embedding_dim=10000000", *SMALL), "optimizer", "lower model.embedding_dim"),
+        (("train.batch_size=1000", "model.hidden=[100000000]"), WORK, "the batch sizes"),
+        ((), "threads and compiled loops", "free some, or train on a machine that has more"),
+    ],
+)
+def test_the_error_names_the_largest_part_and_a_remedy(
+    make_config, corpus, available, settings, largest, remedy
+):
+    available(1000)
+    with pytest.raises(ConfigError) as caught:
+        check_memory(make_config(*settings), corpus)
+    assert str(caught.value).startswith(f"{largest} (")
+    assert str(caught.value).endswith(remedy)
+
+
+def test_a_full_gpu_is_refused(make_config, corpus, monkeypatch):
+    config = make_config()
+    need = sum(device_memory(config, corpus).values())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (need, 10**12))
+    check_memory(config, corpus)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (need - 1, 10**12))
+    with pytest.raises(ConfigError, match=r"need [\d.]+ MB of GPU memory, [\d.]+ MB are available; "):
+        check_memory(config, corpus)
+
+
+def test_caches_beyond_memory_or_disk_are_refused(make_config, corpus, available, monkeypatch, tmp_path):
+    config = make_config(*PAIRS)
+    need = cache_bytes(config, config.estimator, corpus, 0)
+    available(need)
+    check_run(config, corpus)
+    available(need - 1)
+    with pytest.raises(ConfigError, match=r"Gramian caches need .* of memory.*; set cache: item"):
+        check_run(config, corpus)
+    mapped = make_config(*PAIRS, f"estimator.cache_folder={tmp_path}")
+    check_run(mapped, corpus)
+    monkeypatch.setattr(capacity, "available_disk", lambda path: 1000)
+    with pytest.raises(ConfigError, match=f"need .* of disk, 1.0 KB are available for {tmp_path}"):
+        check_run(mapped, corpus)
+
+
+def test_the_caches_of_observers_are_added_up(make_config, corpus, available):
+    two = "gram_error.estimators=[{name: sagram, gramian_batch_size: 64}, {name: sogram, cache: item, gramian_batch_size: 64}]"
+    config = make_config(two)
+    need = sum(cache_bytes(config, section, corpus, 0) for section in config.gram_error.estimators)
+    available(need - 1)
+    check_run(config, corpus)
+    with pytest.raises(ConfigError, match="Gramian caches need"):
+        check_run(config, corpus, observers=config.gram_error.estimators)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch, available, dry):
+    available(150_000_000)
+    monkeypatch.setattr(training, "make_model", None)  # no model is made
+    settings = ("--set", f"data.path={corpus_path}", "--output", tmp_path / "run")
+    code, out, error = gramrun("train", "--config", CONFIG, *settings, *(["--dry-run"] if dry else []))
+    assert code == 2
+    assert error.startswith("gramrun: threads and compiled loops (200.0 MB) and the rest of this run need 2")
+    assert error.count("\n") == 1
+    assert ("at its peak" in out) == dry
+    assert not (tmp_path / "run").exists()
+
+
+ABSENT = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "message"),
+    [
+        (("train", "--dry-run"), "train.prior={name: svd, rank: 500}", "train.prior.rank is 500"),
+        (("train", "--dry-run"), "train.prior={name: file, path: absent.npz}", "absent.npz"),
+        (("train", "--dry-run"), "estimator={name: sagram, cache_folder: /absent}", "/absent is no folder"),
+        (("gram-error",), ABSENT, "/absent is no folder"),
+        (("doctor",), ABSENT, "/absent is no folder"),
+        (("train", "--dry-run"), ABSENT, None),  # `train` makes no observers
+    ],
+)
+def test_commands_refuse_what_the_run_would(gramrun, corpus_path, tmp_path, command, setting, message):
+    settings = ("--config", CONFIG, "--set", f"data.path={corpus_path}", "--set", setting)
+    code, _, error = gramrun(*command, *settings)
+    assert (code, error.count("\n")) == ((0, 0) if message is None else (2, 1))
+    assert message is None or message in error
+    assert not list(tmp_path.glob("**/run*"))
+
+
+def test_checkpoints_beyond_the_disk_are_refused(gramrun, corpus_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(capacity, "available_disk", lambda path: 1000)
+    settings = ("--config", CONFIG, "--set", f"data.path={corpus_path}", "--output", tmp_path / "run")
+    code, _, error = gramrun("train", *settings)
+    assert code == 2
+    assert "checkpoints need" in error
+    assert not (tmp_path / "run").exists()
