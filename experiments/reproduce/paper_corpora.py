@@ -162,6 +162,7 @@ def stand_in(name: str, sizes: CorpusSizes) -> SplitCorpus:
         manifest={"name": name, "files": {f: {"bytes": size} for f, size in file_bytes(sizes).items()}},
         left=side(sizes.left_items, sizes.left),
         right=side(sizes.right_items, sizes.right),
+        vocabularies={},
         vocabulary_sizes=sizes.vocabularies,
         train=pairs(sizes.train_pairs, np.arange(min(sizes.left_items, sizes.train_pairs))),
         validation=pairs(sizes.validation_pairs, held_out.astype(np.int32)),
