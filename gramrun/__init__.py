@@ -7,6 +7,7 @@ arXiv:1807.07187). Where each item of the paper lives:
     Equation 2, ℓ              the loss of an observed pair         gramrun.training.objective
     Equation 4                 the Gramians, and their footnote     gramrun.gramian.exact, .population
     Equations 5 and 8          gravity and its surrogate ĝ          gramrun.gramian.surrogate
+    Algorithms 1 and 2         one training step                    gramrun.training.step
     Algorithm 1, equation 9    SAGram                               gramrun.gramian.sagram
     Algorithm 2, equation 11   SOGram                               gramrun.gramian.sogram
     Section 3.3                batch sampling in Gramian form       gramrun.gramian.sampling
@@ -22,8 +23,8 @@ arXiv:1807.07187). Where each item of the paper lives:
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
-Start reading at `gramrun.training`. `gramrun.runs.load` and `.table` return what runs measured as pandas
-frames. docs/architecture.md explains how the packages work together.
+The training step is `gramrun.training.step`. `gramrun.runs.load` and `.table` return what runs measured as
+pandas frames. docs/architecture.md explains how the packages work together.
 """
 
 __version__ = "0.1.0"
