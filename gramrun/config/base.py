@@ -106,6 +106,6 @@ class EvaluationSection(Section):
     candidates: int = Field(50_000, ge=1, description="right items drawn uniformly; all if there are fewer")
     left_items: int | None = Field(None, ge=1, description="left items drawn for scoring; null for all")
     splits: tuple[Literal["validation", "train"], ...] = Field(
-        ("validation", "train"), min_length=1, description="measured while training"
+        ("validation", "train"), min_length=1, description="splits evaluated while training"
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="draws candidates, left items and the bootstrap")
+    seed: int = Field(0, ge=0, lt=2**32, description="of candidates, left items and the bootstrap")

@@ -68,7 +68,7 @@ class EstimatorSection(Section):
     beta: Annotated[Literal["1/n", "1"], BeforeValidator(_beta)] = Field(
         "1", description="SAGram's form: 1/n (SAG, biased, PSD) or 1 (SAGA, unbiased)"
     )
-    project: bool = Field(True, description="project estimates that left the PSD cone back onto it")
+    project: bool = Field(True, description="project estimates onto the PSD cone")
     cache: Literal["item", "pair"] | None = Field(
         None,
         description="cache entries per item or pair; null: item for sagram, no cache for the others",
@@ -76,10 +76,10 @@ class EstimatorSection(Section):
     cache_dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the cached embeddings")
     cache_folder: Path | None = Field(None, description="memory-map the caches here; null: in memory")
     rebuild_every: Interval = Field(
-        Interval(count=1, unit="epochs"), description="how often Ŝ is summed anew from the caches; 0: never"
+        Interval(count=1, unit="epochs"), description="how often Ŝ is recomputed from the caches; 0: never"
     )
     batch: Literal["drawn", "previous"] = Field(
-        "drawn", description="B: drawn and embedded, or the previous step's gradient batch, for free"
+        "drawn", description="B: a drawn batch, or the previous gradient batch, without a forward pass"
     )
     gramian_batch_size: int = Field(1024, ge=1, description="size of B, which updates the Gramians")
 

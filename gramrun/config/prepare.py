@@ -32,12 +32,12 @@ class SplitSection(Section):
 class SyntheticSection(Section):
     """The synthetic corpus (`gramrun.data.synthetic`)."""
 
-    left_items: int = Field(600, ge=2, description="how many left items")
-    right_items: int = Field(400, ge=2, description="how many right items")
+    left_items: int = Field(600, ge=2, description="number of left items")
+    right_items: int = Field(400, ge=2, description="number of right items")
     pairs_per_left_item: int = Field(20, ge=1, description="links of each left item")
     rank: int = Field(8, ge=1, description="planted dimension, and number of tags")
     popularity_exponent: float = Field(0.8, ge=0, le=10, description="Zipf exponent of the right items")
-    seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
+    seed: int = Field(0, ge=0, lt=2**32, description="of the random draws")
 
     @model_validator(mode="after")
     def _enough_right_items(self) -> SyntheticSection:
@@ -56,11 +56,11 @@ class WikipediaSection(Section):
     min_links: int = Field(
         1, ge=0, description="pages with fewer links, in and out together, are dropped until none is left"
     )
-    min_ngram_count: int = Field(10, ge=1, description="titles that a word or pair of words must stand in")
-    min_category_count: int = Field(10, ge=1, description="pages that a visible category must have")
-    categories: bool = Field(True, description="false: do without categorylinks and page_props")
+    min_ngram_count: int = Field(10, ge=1, description="least number of titles with a word or pair of words")
+    min_category_count: int = Field(10, ge=1, description="least number of pages of a visible category")
+    categories: bool = Field(True, description="false: no categories; reads no categorylinks and page_props")
     cut_off: bool = Field(
-        False, description="wikipedia-xml: take a dump that ends in the middle of a page, such as enwik9"
+        False, description="wikipedia-xml: accept a dump that ends in the middle of a page, such as enwik9"
     )
 
 
@@ -71,7 +71,7 @@ class DumpSection(Section):
         None, pattern=r"^\d{8}$|^latest$", description="such as 20260101; null for the newest complete one"
     )
     contact: str | None = Field(
-        None, description="your address or page, told to Wikimedia's servers, which ask for one"
+        None, description="your address or page, sent to Wikimedia's servers, which ask for one"
     )
 
     @field_validator("date", mode="before")
@@ -91,7 +91,7 @@ class PlantedSection(Section):
     words: int | None = Field(None, ge=1, description="frequent words and pairs of words of titles")
     categories: int | None = Field(None, ge=1, description="visible categories that are not rare")
     topics: int | None = Field(None, ge=1, description="the planted dimension")
-    seed: int = Field(0, ge=0, lt=2**32, description="of everything drawn")
+    seed: int = Field(0, ge=0, lt=2**32, description="of the random draws")
 
 
 class PrepareConfig(Section):

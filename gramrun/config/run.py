@@ -84,7 +84,7 @@ class TrainSection(Section):
     checkpoints_kept: int = Field(
         2, ge=1, description="the newest ones are kept; older ones are a fallback if the last is damaged"
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="parameters and batches follow from it")
+    seed: int = Field(0, ge=0, lt=2**32, description="determines parameters and batches")
 
     @model_validator(mode="after")
     def _one_duration(self) -> TrainSection:
@@ -112,14 +112,14 @@ class GramErrorSection(Section):
 
     every: Interval = Field(
         Interval(count=100, unit="steps"),
-        description="how often errors are measured; step 1 and the last too",
+        description="how often errors are measured, besides the first and last step",
     )
     estimators: tuple[EstimatorSection, ...] = Field((), description="estimators that observe the trajectory")
     reference: Literal["exact", "sampled"] = Field(
         "exact", description="the true Gramian: over the whole corpus, or over a large sample (Appendix D)"
     )
     reference_samples: int = Field(
-        1_000_000, ge=2, description="members drawn for a sampled reference, afresh each time"
+        1_000_000, ge=2, description="members drawn at each measurement for a sampled reference"
     )
     drift: bool = Field(
         True, description="measure ‖G(t) − G(t−1)‖ too, for `plot theory`: a second Gramian each time"
