@@ -4,47 +4,22 @@
 gives the reasons for values that the paper does not state.
 """
 
-from gramrun.config.base import DataSection, EvaluationSection, Interval, Section, TimedInterval
+from gramrun.config.base import EvaluationSection, Interval, Section, TimedInterval
 from gramrun.config.baseline import BaselineConfig, BaselineSection
 from gramrun.config.estimator import EstimatorSection
-from gramrun.config.prepare import (
-    DumpSection,
-    PlantedSection,
-    PrepareConfig,
-    SplitSection,
-    SyntheticSection,
-    WikipediaSection,
-)
-from gramrun.config.run import (
-    GramErrorSection,
-    LogSection,
-    ModelSection,
-    PriorSection,
-    RunConfig,
-    TrainingEvaluationSection,
-    TrainSection,
-)
+from gramrun.config.prepare import PrepareConfig
+from gramrun.config.run import LogSection, PriorSection, RunConfig
 
 __all__ = [
     "BaselineConfig",
     "BaselineSection",
-    "DataSection",
-    "DumpSection",
     "EstimatorSection",
     "EvaluationSection",
-    "GramErrorSection",
     "Interval",
     "LogSection",
-    "ModelSection",
-    "PlantedSection",
     "PrepareConfig",
     "PriorSection",
     "RunConfig",
     "Section",
-    "SplitSection",
-    "SyntheticSection",
     "TimedInterval",
-    "TrainSection",
-    "TrainingEvaluationSection",
-    "WikipediaSection",
 ]
