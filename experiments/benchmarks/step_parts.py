@@ -19,8 +19,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from gramrun.data.batches import IndexStream
 from gramrun.data.corpus import SplitCorpus
-from gramrun.data.index_stream import IndexStream
 from gramrun.gramian.population import Population
 from gramrun.model import bags, compiled_engine
 from gramrun.model.compiled_engine import CompiledEngine

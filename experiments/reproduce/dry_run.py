@@ -26,7 +26,7 @@ from experiments.reproduce.forecast import Forecast, together
 from experiments.reproduce.jobs import Job, Script, Task, state_of
 from experiments.reproduce.paper_corpora import PAPER, RAW_BYTES, stand_in
 from experiments.reproduce.plans import Plan
-from gramrun.base.capacity import available_disk, in_words, size_text
+from gramrun.base.capacity import available_disk, size_text, time_text
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
@@ -176,7 +176,7 @@ def _table(name: str, found: Sequence[Prediction], corpus: SplitCorpus | None) -
         groups.setdefault(_name(prediction.job), []).append(prediction)
     for run, same in groups.items():
         first = same[0]
-        each = in_words(first.seconds) if first.seconds is not None else "not known"
+        each = time_text(first.seconds) if first.seconds is not None else "not known"
         done = sum(p.state == "done" for p in same)
         cells = (len(same), done, f"{first.steps:,}", each, first.basis)
         room = [size_text(size) if size else "" for size in (first.memory, first.disk)]
@@ -217,7 +217,10 @@ def _raw_files(corpora: dict[str, SplitCorpus | None]) -> list[str]:
             lines.append(f"- {name}: not known")
             continue
         pairs = len(corpus.train) + len(corpus.validation)
-        hours, taken = in_words(RAW_BYTES[name] / _DOWNLOAD), in_words(cost_model.preparation(pairs))
+        hours, taken = (
+            time_text(RAW_BYTES[name] / _DOWNLOAD),
+            time_text(cost_model.preparation(pairs)),
+        )
         lines.append(
             f"- {name}: about {size_text(RAW_BYTES[name])} of raw files, unless they are there "
             f"({hours} at {size_text(_DOWNLOAD)} a second); {taken} to prepare"
@@ -244,10 +247,8 @@ def _totals(found: Sequence[Prediction], corpora: dict[str, SplitCorpus | None])
     more = f", {failed} failed before (--retry tries them again)" if failed else ""
     lines.append(f"{len(found)} runs, {len(found) - len(left) - failed} of them done{more}.")
     if known:
-        parallel = in_words(together(known, cores))
-        words = (
-            f"Time: {in_words(sum(known))} on one core, {parallel} on these {cores}, each run on one of them"
-        )
+        parallel = time_text(together(known, cores))
+        words = f"Time: {time_text(sum(known))} on one core, {parallel} on these {cores}, one run on each"
         more = f"; {unknown} runs of unknown length come on top" if unknown else ""
         lines.append(f"{words}{more}.")
     elif unknown:

@@ -31,7 +31,7 @@ from experiments.reproduce.corpora import DATASETS, prepare
 from experiments.reproduce.jobs import Job, failure_of, state_of
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.scheduler import RunsFailed, run_all
-from gramrun.base.capacity import in_words
+from gramrun.base.capacity import time_text
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
@@ -102,7 +102,7 @@ def reproduce(
     print("drawing and writing", flush=True)
     with locked(results, wait_seconds=_SECONDS_FOR_A_REPORT):
         sections = tell([replace(plan, results=results) for plan in plans], results)
-        print(f"this call took {in_words(time.monotonic() - started)}", flush=True)
+        print(f"this call took {time_text(time.monotonic() - started)}", flush=True)
         command = command or f"make reproduce PROFILE={profile}"
         report = write_report(sections, {**absent, **missing}, profile, results, command)
     if failed:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from experiments.reproduce.forecast import Forecast, together
 from experiments.reproduce.jobs import Job, Script, Task, remember_failure, state_of
 from experiments.reproduce.worker import run_module
-from gramrun.base.capacity import in_words
+from gramrun.base.capacity import time_text
 from gramrun.base.errors import RunError
 from gramrun.base.files import write_json
 from gramrun.base.provenance import provenance
@@ -114,7 +114,7 @@ def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forec
         max(0.0, (statistics.fmean(known) if seconds is None else seconds) - (now - began.get(task, now)))
         for task, seconds in zip(tasks, forecasts, strict=True)
     ]
-    return f"about {in_words(together(left, cores))} left"
+    return f"about {time_text(together(left, cores))} left"
 
 
 def gramrun(arguments: Sequence[str], *, quiet: bool = True) -> None:

@@ -35,7 +35,7 @@ def available_disk(path: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def check_room(
+def check_capacity(
     need_bytes: int, kind: Literal["memory", "disk"], *, what: str, remedy: str, path: Path | None = None
 ) -> None:
     """Check that enough memory or disk is available now.
@@ -61,7 +61,7 @@ def check_room(
 def check_available(
     need_bytes: int, available: int, kind: str, *, what: str, remedy: str, where: str = ""
 ) -> None:
-    """Like `check_room`, for a given number of available bytes.
+    """Like `check_capacity`, for a given number of available bytes.
 
     Raises:
         ConfigError: when less is available.
@@ -82,7 +82,7 @@ def size_text(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def in_words(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """A rounded duration for display."""
     if seconds < 90:
         return f"{seconds:.0f} s"

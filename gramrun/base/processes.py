@@ -146,7 +146,7 @@ class Processes:
         self.any(False)
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextlib.contextmanager
@@ -183,7 +183,7 @@ def joined() -> Iterator[Processes]:
         RunError: when the processes cannot find one another.
     """
     if not started_together():
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     cuda = torch.cuda.is_available()
     if cuda:

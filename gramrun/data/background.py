@@ -1,4 +1,4 @@
-"""An iterator that works ahead in a thread of its own, for steps that do not hold Python's lock."""
+"""Work in a second thread, for functions that release Python's lock: a prefetching iterator, and a future."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-THREAD_NAME = "gramrun: works ahead"
-_AHEAD = 2
+THREAD_NAME = "gramrun: background"
 
 
-def started(function: Callable[[], T]) -> Callable[[], T]:
-    """Run a function in a thread of its own from now on.
+def start_thread(function: Callable[[], T]) -> Callable[[], T]:
+    """Run a function in a daemon thread.
 
     Returns:
-        What waits for it and gives its result, or raises its error. Without that call nobody waits, also not
-        the end of the program: after Ctrl-C or an error elsewhere, nothing more is wanted of it.
+        A function that waits for the result and returns it, or raises the error. If it is never called,
+        nothing waits for the thread, not even the end of the program.
     """
     result: Future[T] = Future()
 
     def run() -> None:
         try:
             result.set_result(function())
-        except BaseException as error:  # raised again where the result is taken
+        except BaseException as error:  # raised again in the caller's thread
             result.set_exception(error)
 
     threading.Thread(target=run, name=THREAD_NAME, daemon=True).start()
     return result.result
 
 
-def in_background(items: Iterator[T], ahead: int = _AHEAD) -> Generator[T]:
-    """Give what `items` gives, made by a second thread while the caller works.
+def prefetch(items: Iterator[T], ahead: int = 2) -> Generator[T]:
+    """Yield the items of an iterator, which a second thread computes ahead of the caller.
 
-    Closing the generator, or leaving it by an exception, ends the thread and closes `items`, if it can be.
+    Closing the generator, or leaving it by an exception, ends the thread and closes `items` if it is a
+    generator.
 
     Args:
         items: any iterator; its errors are raised in the caller's thread.
-        ahead: how many items may wait for the caller.
+        ahead: the number of items that may wait for the caller.
     """
-    made: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(ahead)
+    waiting: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
 
-    def make() -> None:
+    def produce() -> None:
         try:
             for item in items:
-                made.put((item,))
+                waiting.put((item,))
                 if stop.is_set():
                     return
-            made.put(None)
-        except BaseException as error:  # raised again where the items are taken
-            made.put(error)
+            waiting.put(None)
+        except BaseException as error:  # raised again in the caller's thread
+            waiting.put(error)
         finally:
             if isinstance(items, Generator):
                 items.close()
 
-    thread = threading.Thread(target=make, name=THREAD_NAME, daemon=True)
+    thread = threading.Thread(target=produce, name=THREAD_NAME, daemon=True)
     thread.start()
     try:
-        while (taken := made.get()) is not None:
+        while (taken := waiting.get()) is not None:
             if isinstance(taken, BaseException):
                 raise taken
             yield taken[0]
     finally:
         stop.set()
-        # The thread puts one more item at most: it must not wait for room.
+        # Empty the queue: the thread may be blocked on putting one more item.
         with contextlib.suppress(queue.Empty):
             while True:
-                made.get_nowait()
+                waiting.get_nowait()
         thread.join()

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gramrun.base.files import sha256_of
-from gramrun.data.background import in_background
+from gramrun.data.background import prefetch
 from gramrun.data.corpus import Corpus, Side
 
 _PIECE = 1 << 22  # values at once
@@ -148,7 +148,7 @@ def write_content(
                 np.lib.format.write_array_header_1_0(file, header)
                 file.seek(0)
                 digest.update(file.read())
-                for piece in in_background(column.pieces()):
+                for piece in prefetch(column.pieces()):
                     data = _bytes(piece)
                     hashed = hash_thread.submit(content.update, data)
                     file.write(data)

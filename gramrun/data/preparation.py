@@ -16,7 +16,7 @@ from gramrun.config import PrepareConfig
 from gramrun.config.loading import load_config
 from gramrun.data import registry as corpora
 from gramrun.data import shards
-from gramrun.data.background import started
+from gramrun.data.background import start_thread
 from gramrun.data.registry import Found
 from gramrun.data.split import tuning_seed, without_validation
 
@@ -48,7 +48,7 @@ def prepare_corpus(
     found = corpora.find(name, config, source)
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     # In the background: the checksums of large files take as long as parsing them.
-    origin = started(lambda: _origin(name, config, found, fraction))
+    origin = start_thread(lambda: _origin(name, config, found, fraction))
     if _is_occupied(output, force):
         return _existing(output, origin()["fingerprint"]), False
     try:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gramrun.base.errors import ConfigError
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import RunConfig
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.model.compiled_engine import CompiledEngine
@@ -76,7 +76,7 @@ def engine_name(config: RunConfig, device: torch.device) -> EngineName:
     return "plain" if engine == "compiled" and on_gpu_or_adam else engine
 
 
-def make_engine(config: RunConfig, model: TwoTower, processes: Processes = ALONE) -> Engine[Any]:
+def make_engine(config: RunConfig, model: TwoTower, processes: Processes = SINGLE_PROCESS) -> Engine[Any]:
     """Make the engine that trains `model`, one of the replicas of `processes`."""
     train = config.train
     rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)

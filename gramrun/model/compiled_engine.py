@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
 from gramrun.model.engine import Engine, TowerInputs
 from gramrun.model.optimizers import OptimizerName, load_adagrad_sums, make_dense_optimizer
@@ -90,7 +90,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         *,
         mean: bool,
         threads: int,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         super().__init__(model, processes)
         self._dense_parameters = model.dense_parameters()

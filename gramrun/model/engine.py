@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model.optimizers import OptimizerName, load_optimizer_state, make_optimizer
 from gramrun.model.towers import Tower, TwoTower
 
@@ -59,7 +59,7 @@ class Engine(ABC, Generic[Rows]):
 
     captured: bool = False
 
-    def __init__(self, model: TwoTower, processes: Processes = ALONE) -> None:
+    def __init__(self, model: TwoTower, processes: Processes = SINGLE_PROCESS) -> None:
         self.model = model
         self.processes = processes
         self.device: torch.device = model.device
@@ -130,7 +130,7 @@ class PlainEngine(Engine[None]):
         optimizer: OptimizerName,
         table_learning_rate: float,
         dense_learning_rate: float,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         super().__init__(model, processes)
         self._optimizer = make_optimizer(model, optimizer, table_learning_rate, dense_learning_rate)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from gramrun.base.capacity import check_room
+from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import ConfigError
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.custom import find_custom
@@ -22,7 +22,7 @@ from gramrun.training.objective import companion_dim
 def check_run(
     config: RunConfig,
     corpus: SplitCorpus,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     observers: Sequence[EstimatorSection] = (),
 ) -> None:
     """Check what only the corpus, the machine and the number of processes can tell.
@@ -111,6 +111,6 @@ def _check_caches(config: RunConfig, sections: Sequence[EstimatorSection], corpu
             disk = folder.stat().st_dev  # folders on one disk share its space
             on_disk[disk] = (folder, need + on_disk.get(disk, (folder, 0))[1])
     cheaper = "set cache: item, cache_dtype: bfloat16 or a cache_folder on a disk"
-    check_room(in_memory, "memory", what="Gramian caches", remedy=cheaper)
+    check_capacity(in_memory, "memory", what="Gramian caches", remedy=cheaper)
     for folder, need in on_disk.values():
-        check_room(need, "disk", what="Gramian caches", remedy="name another cache_folder", path=folder)
+        check_capacity(need, "disk", what="Gramian caches", remedy="name another cache_folder", path=folder)

@@ -23,7 +23,7 @@ from gramrun.base.interruption import deferred_interrupt
 from gramrun.base.records import append_rows, keep_rows
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.config.loading import config_hash
-from gramrun.data.batches import LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM
+from gramrun.data.batches import Stream
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
@@ -59,7 +59,7 @@ class Observers:
     def observe(self) -> None:
         """Draw and embed one batch a side; every estimator observes as much of it as its size asks for."""
         trainer = self.trainer
-        streams = (LEFT_OBSERVER_STREAM, RIGHT_OBSERVER_STREAM)
+        streams = (Stream.LEFT_OBSERVER, Stream.RIGHT_OBSERVER)
         for side, estimators, stream in zip(self.sides, self.estimators, streams, strict=True):
             shared = [self._draw(side, stream, trainer.step)]
             if any(estimator.looks_ahead for estimator in estimators):

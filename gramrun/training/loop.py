@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from gramrun import runs
-from gramrun.base.capacity import check_room
+from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
@@ -53,7 +53,7 @@ def open_run(
     path: Path,
     config: RunConfig,
     corpus: SplitCorpus,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     *,
     resume: bool,
     force: bool,
@@ -94,7 +94,7 @@ def check_disk(path: Path, trainer: Trainer) -> None:
     parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
     state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
     need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
-    check_room(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
+    check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
 
 def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import numpy as np
 import psutil
 import torch
 
-from gramrun.base.capacity import check_available, check_room, size_text
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.capacity import check_available, check_capacity, size_text
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
@@ -47,7 +47,7 @@ _ROW_BYTES = 40  # of a left item: its id, and the bounds of its relevant and ex
 _NAMED = 0.1  # an error names the parts that take at least this share
 
 
-def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = ALONE) -> None:
+def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS) -> None:
     """Check that ``gramrun train`` fits into what is free now, on the host and on its GPU.
 
     Args:
@@ -62,7 +62,7 @@ def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = 
     parts = needed_memory(host_memory(config, corpus, device))
     here = processes.here
     what = _largest_parts(parts) + (f", in each of {here} processes," if here > 1 else "")
-    check_room(here * sum(parts.values()), "memory", what=what, remedy=_remedy(config, parts))
+    check_capacity(here * sum(parts.values()), "memory", what=what, remedy=_remedy(config, parts))
     if device.type == "cuda":
         parts = device_memory(config, corpus)
         free, _ = torch.cuda.mem_get_info(device)

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import torch
 
-from gramrun.base.capacity import available_disk, available_memory, in_words, size_text
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.capacity import available_disk, available_memory, size_text, time_text
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.provenance import provenance
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
@@ -70,7 +70,7 @@ def describe_machine(facts: Mapping[str, Any]) -> Iterator[str]:
 def estimate_resources(
     config: RunConfig,
     corpus: SplitCorpus,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     observers: Sequence[EstimatorSection] = (),
 ) -> dict[str, Any]:
     """Predict what a run needs, from sizes alone.
@@ -178,6 +178,6 @@ def estimate_time(config: RunConfig, corpus: SplitCorpus) -> dict[str, Any]:
 def describe_time(time: Mapping[str, Any]) -> str:
     """Format `estimate_time`'s record as one line."""
     return (
-        f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {in_words(time['seconds'])} for "
+        f"time: {1e3 * time['seconds_per_step']:.1f} ms a step here, {time_text(time['seconds'])} for "
         f"{time['steps']:,}, without evaluation"
     )

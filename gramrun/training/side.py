@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gramrun.base.processes import ALONE, Processes
-from gramrun.data.batches import step_generator
-from gramrun.data.index_stream import IndexStream
+from gramrun.base.processes import SINGLE_PROCESS, Processes
+from gramrun.data.batches import IndexStream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
 from gramrun.model.towers import EMBED_CHUNK, embed_in_chunks
@@ -35,7 +34,7 @@ class EmbeddedSide:
     population: Population
     embed: Callable[[Tensor], Tensor]
     stream: int
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
     _streams: dict[tuple[int, int, int], IndexStream] = field(default_factory=dict, repr=False, compare=False)
 
     @torch.no_grad()

@@ -23,7 +23,7 @@ from torch import Tensor
 from gramrun.base.errors import RunError
 from gramrun.base.processes import Processes
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.index_stream import IndexStream
+from gramrun.data.batches import IndexStream
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.model.engine import Engine, GradientStep, TowerInputs

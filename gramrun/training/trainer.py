@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from gramrun.base.errors import InputError
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
+from gramrun.data.batches import IndexStream
 from gramrun.data.corpus import Side, SplitCorpus
-from gramrun.data.index_stream import IndexStream
 from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
@@ -64,7 +64,7 @@ class Trainer:
         InputError: when the file of a prior does not fit the corpus.
     """
 
-    def __init__(self, config: RunConfig, corpus: SplitCorpus, processes: Processes = ALONE) -> None:
+    def __init__(self, config: RunConfig, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS) -> None:
         check_run(config, corpus, processes)
         self.config = config
         self.processes = processes
@@ -93,7 +93,7 @@ class Trainer:
     def _side(self, name: str, side: Side, pair_items: np.ndarray) -> EmbeddedSide:
         left = name == "left"
         gamma = self.config.train.gamma_left if left else self.config.train.gamma_right
-        stream = batches.LEFT_GRAMIAN_STREAM if left else batches.RIGHT_GRAMIAN_STREAM
+        stream = batches.Stream.LEFT_GRAMIAN if left else batches.Stream.RIGHT_GRAMIAN
         population = make_population(torch.from_numpy(pair_items), side.items, gamma).to(self.device)
         embed = partial(self.engine.embed, name)
         return EmbeddedSide(name, side.items, population, embed, stream, self.processes)

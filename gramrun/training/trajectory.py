@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gramrun.data.batches import LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM, step_generator
+from gramrun.data.batches import Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.training.side import EmbeddedSide
 from gramrun.training.trainer import Trainer
@@ -164,7 +164,7 @@ class Trajectory:
         sides = (self.trainer.left, self.trainer.right)
         if config.gram_error.reference == "exact":
             return [exact_reference(side) for side in sides]
-        streams = (LEFT_REFERENCE_STREAM, RIGHT_REFERENCE_STREAM)
+        streams = (Stream.LEFT_REFERENCE, Stream.RIGHT_REFERENCE)
         size = config.gram_error.reference_samples
         return [
             sampled_reference(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gramrun.base import capacity as room
+from gramrun.base import capacity
 from gramrun.base.errors import ConfigError
 
 GB = 10**9
@@ -15,9 +15,9 @@ GB = 10**9
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine with 100 GB available, and control groups as files say: write(path, **files)."""
-    monkeypatch.setattr(room, "_ROOT", tmp_path)
+    monkeypatch.setattr(capacity, "_ROOT", tmp_path)
     memory = types.SimpleNamespace(available=100 * GB)
-    monkeypatch.setattr(room.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(capacity.psutil, "virtual_memory", lambda: memory)
 
     def write(path, text):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -41,13 +41,13 @@ def group_v1(write, group, limit, used, inactive=0):
 
 
 def test_without_control_groups_it_is_the_machine(machine):
-    assert room.available_memory() == 100 * GB
+    assert capacity.available_memory() == 100 * GB
 
 
 def test_a_limit_below_the_machine_counts_without_its_inactive_cache(machine):
     machine("proc/self/cgroup", "0::/job")
     group_v2(machine, "job", 16 * GB, 10 * GB, inactive=4 * GB)
-    assert room.available_memory() == 10 * GB
+    assert capacity.available_memory() == 10 * GB
 
 
 @pytest.mark.parametrize(
@@ -58,36 +58,36 @@ def test_the_tightest_of_the_groups_around_counts(machine, inner, outer, expecte
     limit = lambda gigabytes: gigabytes if gigabytes == "max" else gigabytes * GB  # noqa: E731
     group_v2(machine, "slice/job", limit(inner), 1 * GB)
     group_v2(machine, "slice", limit(outer), 2 * GB)
-    assert room.available_memory() == expected * GB
+    assert capacity.available_memory() == expected * GB
 
 
 def test_version_1_and_a_path_of_the_host_inside_a_container(machine):
     machine("proc/self/cgroup", "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/docker/abc")
     group_v1(machine, "", 6 * GB, 3 * GB, inactive=1 * GB)
-    assert room.available_memory() == 4 * GB
+    assert capacity.available_memory() == 4 * GB
 
 
 def test_a_limit_of_version_1_that_is_none(machine):
     machine("proc/self/cgroup", "4:memory:/")
     group_v1(machine, "", 2**63 - 4096, 3 * GB)
-    assert room.available_memory() == 100 * GB
+    assert capacity.available_memory() == 100 * GB
 
 
 def test_a_group_over_its_limit_has_no_room(machine):
     machine("proc/self/cgroup", "0::/")
     group_v2(machine, "", 1 * GB, 2 * GB)
-    assert room.available_memory() == 0
+    assert capacity.available_memory() == 0
 
 
 def test_this_machine_has_room():
-    assert 0 < room.available_memory() <= room.psutil.virtual_memory().total
+    assert 0 < capacity.available_memory() <= capacity.psutil.virtual_memory().total
 
 
 def test_memory_is_refused_with_the_figures_in_one_line(machine):
     arguments = {"what": "Gramian caches", "remedy": "set estimator.cache: item"}
-    room.check_room(100 * GB, "memory", **arguments)
+    capacity.check_capacity(100 * GB, "memory", **arguments)
     with pytest.raises(ConfigError) as caught:
-        room.check_room(502 * GB, "memory", **arguments)
+        capacity.check_capacity(502 * GB, "memory", **arguments)
     assert str(caught.value) == (
         "Gramian caches need 502.0 GB of memory, 100.0 GB are available; set estimator.cache: item"
     )
@@ -101,17 +101,19 @@ def test_disk_is_that_of_the_nearest_folder_that_exists(tmp_path, monkeypatch):
         asked.append(folder)
         return usage(10, 7, 3)
 
-    monkeypatch.setattr(room.shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr(capacity.shutil, "disk_usage", disk_usage)
     path = tmp_path / "runs" / "a" / "checkpoint.pt"
     (tmp_path / "runs").mkdir()
-    room.check_room(3, "disk", path=path, what="two checkpoints", remedy="choose another --output")
+    capacity.check_capacity(3, "disk", path=path, what="two checkpoints", remedy="choose another --output")
     with pytest.raises(ConfigError) as caught:
-        room.check_room(4, "disk", path=path, what="two checkpoints", remedy="choose another --output")
+        capacity.check_capacity(
+            4, "disk", path=path, what="two checkpoints", remedy="choose another --output"
+        )
     assert str(caught.value) == (
         f"two checkpoints need 4 bytes of disk, 3 bytes are available for {path}; choose another --output"
     )
     assert asked == [tmp_path / "runs"] * 2
-    room.check_room(1, "disk", path=Path("relative/to/here"), what="x", remedy="y")
+    capacity.check_capacity(1, "disk", path=Path("relative/to/here"), what="x", remedy="y")
 
 
 @pytest.mark.parametrize(
@@ -119,4 +121,4 @@ def test_disk_is_that_of_the_nearest_folder_that_exists(tmp_path, monkeypatch):
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (12.34e9, "12.3 GB"), (5e15, "5000.0 TB")],
 )
 def test_sizes(count, text):
-    assert room.size_text(count) == text
+    assert capacity.size_text(count) == text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from replica import result
 
 from gramrun.base.errors import ConfigError
-from gramrun.base.processes import ALONE, Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config.loading import dump_config
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
@@ -86,7 +86,7 @@ def test_sum_of_the_parts_gradients_is_the_batchs():
         return torch.cat([u.grad, v.grad], 1)
 
     parts = [gradient(Processes(rank, 4)) for rank in range(4)]
-    torch.testing.assert_close(torch.cat(parts), gradient(ALONE), rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(torch.cat(parts), gradient(SINGLE_PROCESS), rtol=1e-14, atol=1e-14)
 
 
 def test_what_does_not_divide_is_refused(make_config, corpus):
@@ -138,7 +138,7 @@ def test_a_replica_that_differs_in_one_bit_is_noticed_by_all(trained, make_confi
 
 def test_flags_that_one_process_sets_are_set_for_all(trained, make_config):
     assert [kept["flags"] for kept in trained(make_config, "sogram")] == [(True, True, False)] * 2
-    assert ALONE.any(True, False) == (True, False)
+    assert SINGLE_PROCESS.any(True, False) == (True, False)
 
 
 def start(folder, *arguments):

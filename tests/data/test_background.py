@@ -1,11 +1,11 @@
-"""`in_background` is the iterator itself, and its thread ends with it."""
+"""`prefetch` is the iterator itself, and its thread ends with it."""
 
 import threading
 import time
 
 import pytest
 
-from gramrun.data.background import in_background, started
+from gramrun.data.background import prefetch, start_thread
 
 
 def test_items_come_in_order_and_from_another_thread():
@@ -16,7 +16,7 @@ def test_items_come_in_order_and_from_another_thread():
             threads.append(threading.current_thread())
             yield item
 
-    assert list(in_background(items())) == list(range(100))
+    assert list(prefetch(items())) == list(range(100))
     assert threading.current_thread() not in threads
     assert not threads[0].is_alive()
 
@@ -26,7 +26,7 @@ def test_an_error_is_raised_after_the_items_before_it():
         yield 1
         raise ValueError("broken")
 
-    taken = in_background(items())
+    taken = prefetch(items())
     assert next(taken) == 1
     with pytest.raises(ValueError, match="broken"):
         next(taken)
@@ -44,7 +44,7 @@ def test_closing_ends_the_thread_and_the_iterator():
             closed.set()
 
     before = threading.active_count()
-    taken = in_background(items(), ahead=1)
+    taken = prefetch(items(), ahead=1)
     assert next(taken) == 1
     taken.close()
     assert closed.is_set()
@@ -61,7 +61,7 @@ def test_it_works_ahead():
             made.append(item)
             yield item
 
-    taken = in_background(items(), ahead=2)
+    taken = prefetch(items(), ahead=2)
     next(taken)
     deadline = time.monotonic() + 5
     while len(made) < 4 and time.monotonic() < deadline:
@@ -78,13 +78,13 @@ def test_a_started_function_gives_its_result_or_its_error():
         begun.set()
         return threading.current_thread()
 
-    result = started(work)
+    result = start_thread(work)
     assert begun.wait(5)
     assert result() is not threading.current_thread()
 
     def fail():
         raise ValueError("broken")
 
-    failed = started(fail)
+    failed = start_thread(fail)
     with pytest.raises(ValueError, match="broken"):
         failed()

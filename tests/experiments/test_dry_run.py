@@ -55,8 +55,9 @@ def test_the_sizes_of_shards(prepared):
         assert name.startswith("vocabularies/") or predicted[name] == real[name], name
 
 
-def test_items_that_do_not_occur_bound_the_evaluation_from_above(corpus):
+def test_items_that_do_not_occur_bound_the_evaluation_from_above(corpus_path):
     """MovieLens-like: some items are in no validation pair, and the stand-in counts them."""
+    corpus = open_corpus(corpus_path)
     config, made = config_of("sogram", dataset="synthetic"), stand_in("s", sizes_of(corpus.manifest))
     real, predicted = (host_memory(config, c) for c in (corpus, made))
     assert real[WORK] <= predicted[WORK] <= 1.5 * real[WORK]

@@ -10,7 +10,7 @@ from experiments.reproduce.forecast import Forecast, together
 from experiments.reproduce.items import trade_off
 from experiments.reproduce.jobs import Script, Task
 from experiments.reproduce.plans import load_profile, profiles, run_task
-from gramrun.base.capacity import in_words
+from gramrun.base.capacity import time_text
 
 
 def frame(**validation):
@@ -140,7 +140,7 @@ def test_late_and_early_errors():
 def test_tasks_on_cores():
     assert together([5, 4, 3, 3], 2) == 8  # 5 + 3 beside 4 + 3
     assert together([], 2) == 0
-    assert in_words(42) == "42 s" and in_words(600) == "10 min" and in_words(7200) == "2.0 h"
+    assert time_text(42) == "42 s" and time_text(600) == "10 min" and time_text(7200) == "2.0 h"
 
 
 def test_a_forecast_takes_the_nearest_kind_of_run(monkeypatch):

@@ -20,7 +20,7 @@ import zstandard
 from isal import igzip_lib
 
 from gramrun.base.errors import InputError
-from gramrun.data.background import in_background
+from gramrun.data.background import prefetch
 
 CHUNK_BYTES = 4 << 20
 
@@ -99,7 +99,7 @@ def read_chunks(
     Raises:
         InputError: the file is missing, empty, cut off, damaged, or not what its name says.
     """
-    with closing(in_background(_unpack(path, chunk_bytes))) as chunks:
+    with closing(prefetch(_unpack(path, chunk_bytes))) as chunks:
         for chunk, read in chunks:
             if on_read is not None and read:
                 on_read(read)

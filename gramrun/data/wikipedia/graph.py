@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gramrun.base.compiled import compiled
-from gramrun.data.background import in_background, started
+from gramrun.data.background import prefetch, start_thread
 from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.sparse_rows import RowBuilder, SparseRows
 from gramrun.data.wikipedia.pages import (
@@ -103,7 +103,7 @@ def read_graph(wiki: Wiki, *, categories: bool = True, missing_pages: bool = Fal
     category_index = TitleIndex(pages.category_titles if categories else None)
     target_of, category_of = _number_targets(wiki.link_targets(), index, category_index, grow=missing_pages)
 
-    memberships = started(
+    memberships = start_thread(
         lambda: _read_categories(wiki, pages, category_index, category_of, wanted=categories)
     )
     links, link_counts = _read_links(wiki, pages, final, index, target_of, grow=missing_pages)
@@ -136,7 +136,7 @@ def _number_targets(
 ) -> tuple[NumberMap, NumberMap]:
     """For each number of ``linktarget`` the row of its title, and the row of its category."""
     target_of, category_of = NumberMap(UNKNOWN_NUMBER), NumberMap(UNKNOWN_NUMBER)
-    for batch in in_background(batches):
+    for batch in prefetch(batches):
         targets = _rows_of_titles(ByTitle(batch.namespaces, batch.titles), index, grow=grow)
         target_of.set(batch.numbers, targets, "lt_id")
         rows = batch.namespaces == CATEGORIES
@@ -168,7 +168,7 @@ def _read_links(
     builder = RowBuilder(len(pages))
     end_of = target_of.changed(lambda targets: follow_redirects(targets, final, grow))
     read = 0
-    for batch in in_background(wiki.links()):
+    for batch in prefetch(wiki.links()):
         read += len(batch.sources)
         # One random access a pass: the processor then has many of them under way at once.
         sources = pages.row_of.get(batch.sources)
@@ -193,7 +193,7 @@ def _read_categories(
 ) -> tuple[SparseRows, dict[str, int]]:
     builder = RowBuilder(len(pages))
     counts = {"category_rows_read": 0, "category_rows_dropped_source": 0, "category_rows_without_target": 0}
-    for batch in in_background(wiki.category_links()) if wanted else ():
+    for batch in prefetch(wiki.category_links()) if wanted else ():
         sources = pages.row_of.get(batch.sources)
         categories = _categories_of(batch, index, category_of)
         from_article = sources >= 0

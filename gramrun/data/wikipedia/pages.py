@@ -14,7 +14,7 @@ import numpy as np
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.background import in_background
+from gramrun.data.background import prefetch
 from gramrun.data.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
 from gramrun.data.wikipedia.title_index import TitleIndex
@@ -171,7 +171,7 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
     numbers, titles, redirects = [], [], []
     category_numbers, category_titles = [], []
     read = 0
-    for batch in in_background(batches):
+    for batch in prefetch(batches):
         read += len(batch.numbers)
         row_of.set(batch.numbers, OTHER_NAMESPACE, "page_id")
         rows = batch.namespaces == ARTICLES
