@@ -1,20 +1,21 @@
-"""Feature bags, compiled: gather them, sum their gradients row by row, update the rows that a batch touched.
+"""Compiled loops over feature bags: gather them, sum their gradients by row, update the touched rows.
 
 With item b's bag of rows R(b) = indices[offsets[b] : offsets[b + 1]] of a table E,
 
     gather       z_b = scale_b sum_{r in R(b)} E_r              scale_b = 1, or 1/|R(b)| for means; empty: 0
     gradient     g_r = sum_{b: r in R(b)} scale_b dz_b          over the batch, each distinct r once
-    Adagrad      s_r ← s_r + g_r²,  E_r ← E_r − η g_r / (√s_r + 10⁻¹⁰)      Duchi et al. 2011, as torch has it
+    Adagrad      s_r ← s_r + g_r²,  E_r ← E_r − η g_r / (√s_r + 10⁻¹⁰)      Duchi et al. 2011, as in PyTorch
     SGD          E_r ← E_r − η g_r
 
-A batch touches few rows, some of them many times. Their gradients are summed in a small dense buffer, whose
-place for each row is in ``slots`` (4 bytes a row of the table, −1 between batches), so that neither sorting
-nor a sparse tensor is needed and a step costs the same whatever the size of the table. The order of summation
-is that of the batch: equal inputs, equal bits.
+A batch touches few rows, some of them many times. Their gradients are summed in a small dense buffer;
+``slots`` holds the position of each row in it (4 bytes a row of the table, −1 between batches). So a step
+needs no sorting and no sparse tensor, and its cost does not depend on the size of the table. Summation
+follows the
+order of the batch: equal inputs give equal bits.
 
-Rows lie all over a table that fits no cache, and a loop that sums them waits for each. So the loops first
-read one number of every cache line that the next rows lie in, which the processor does for many rows at once;
-then they work on them. The functions return what they read, only so that the compiler keeps it.
+A table fits no cache, and a loop that sums scattered rows waits for each. So the loops first read one number
+of every cache line of the next rows, which the processor does for many rows at once. The functions return the
+sum of what they read, only so that the compiler keeps the reads.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ import numpy as np
 from gramrun.base.compiled import compiled, inlined
 
 _EPSILON = np.float32(1e-10)
-_AHEAD = 512  # rows read ahead at a time: 100 KB of a table 50 wide, a part of a second-level cache
+_AHEAD = 512  # rows read ahead: 100 KB of a table of width 50, a part of a second-level cache
 _LINE = 16  # float32 in a cache line
 _unsigned: Any = numba.uintp
 
 
 @compiled
 def count_rows(offsets: np.ndarray, indices: np.ndarray, items: np.ndarray) -> tuple[int, int]:
-    """How many rows the bags of `items` hold together; reads ahead for `list_rows`.
+    """Count the rows of the bags of `items`; reads ahead for `list_rows`.
 
     Args:
         offsets: int64, shape (all items + 1,).
@@ -42,7 +43,7 @@ def count_rows(offsets: np.ndarray, indices: np.ndarray, items: np.ndarray) -> t
         items: int64, shape (B,).
 
     Returns:
-        The number, and what it read.
+        The number of rows, and the sum of what it read.
     """
     total, read = 0, 0
     for b in range(_unsigned(items.shape[0])):
@@ -58,14 +59,14 @@ def count_rows(offsets: np.ndarray, indices: np.ndarray, items: np.ndarray) -> t
 def list_rows(
     offsets: np.ndarray, indices: np.ndarray, items: np.ndarray, rows: np.ndarray, ends: np.ndarray
 ) -> None:
-    """Write the bags of `items` one after the other.
+    """List the rows of the bags of `items`.
 
     Args:
         offsets: int64, shape (all items + 1,).
         indices: int32, rows of the table.
         items: int64, shape (B,).
-        rows: int32, shape (`count_rows` of them,), to be written.
-        ends: int64, shape (B,), to be written: bag b is ``rows[ends[b − 1] : ends[b]]``.
+        rows: int32, shape (`count_rows`,); written.
+        ends: int64, shape (B,); written: bag b is ``rows[ends[b − 1] : ends[b]]``.
     """
     count = _unsigned(0)
     for b in range(_unsigned(items.shape[0])):
@@ -97,10 +98,10 @@ def gather_bags(
 
     Args:
         rows: int32, from `list_rows`.
-        ends: int64, shape (B,), likewise.
+        ends: int64, shape (B,), from `list_rows`.
         table: float32, shape (all rows, width).
         mean: whether a bag is the mean of its rows instead of their sum.
-        inputs: float32, shape (B, at least start + width).
+        inputs: float32, shape (B, at least start + width); changed.
         start: the first of the columns.
     """
     width, first = _unsigned(table.shape[1]), _unsigned(start)
@@ -133,21 +134,21 @@ def sum_gradients(
     sums: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
-    """Add a batch's input gradients to the sums of the rows that its bags hold.
+    """Add the gradients of a batch's inputs to the sums of the rows of its bags.
 
     Args:
         rows: int32, from `list_rows`.
-        ends: int64, shape (B,), likewise.
-        gradient: float32, shape (B, at least start + width), of what `gather_bags` made.
-        start: the table's first column in it.
+        ends: int64, shape (B,), from `list_rows`.
+        gradient: float32, shape (B, at least start + width), ∂L/∂z.
+        start: the first column of the bags in it.
         mean: as in `gather_bags`.
-        slots: int32, shape (all rows,). Where a row's sum lies, −1 for a row not met yet.
-        met: int64, the rows met so far; has room for the batch's.
+        slots: int32, shape (all rows,). The position of a row's sum; −1 for a row not touched yet.
+        met: int64, the rows touched so far, with space for those of the batch.
         sums: float32, shape (len(met), width), their sums.
-        count: how many rows have been met.
+        count: the number of rows touched so far.
 
     Returns:
-        How many have been met now, and what it read ahead.
+        The number of rows touched now, and the sum of what it read ahead.
     """
     width, first = _unsigned(sums.shape[1]), _unsigned(start)
     p, n, ahead, read = _unsigned(0), _unsigned(count), _unsigned(0), 0
@@ -186,15 +187,15 @@ def update_adagrad(
     count: int,
     learning_rate: float,
 ) -> np.float32:
-    """Adagrad on the rows that `sum_gradients` met; clears their slots.
+    """Apply Adagrad to the rows that `sum_gradients` touched, and clear their slots.
 
     Args:
         table: float32, shape (all rows, width).
         accumulated: float32, of the same shape: s.
         slots: as `sum_gradients` left them.
-        met: likewise.
-        sums: likewise: g.
-        count: what it returned.
+        met: as `sum_gradients` left it.
+        sums: g, as `sum_gradients` left it.
+        count: the result of `sum_gradients`.
         learning_rate: η.
     """
     width, rate, read = _unsigned(table.shape[1]), np.float32(learning_rate), np.float32(0)
@@ -220,7 +221,7 @@ def update_sgd(
     count: int,
     learning_rate: float,
 ) -> np.float32:
-    """Gradient descent on the rows that `sum_gradients` met; clears their slots. Args as `update_adagrad`."""
+    """Apply SGD to the rows that `sum_gradients` touched, and clear their slots. Args as `update_adagrad`."""
     width, rate, read = _unsigned(table.shape[1]), np.float32(learning_rate), np.float32(0)
     for j in range(_unsigned(count)):
         if j % _unsigned(_AHEAD) == _unsigned(0):

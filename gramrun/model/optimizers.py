@@ -1,8 +1,8 @@
-"""Optimizers: torch's own, with one learning rate for the feature tables and one for the dense layers.
+"""PyTorch's optimizers, with one learning rate for the feature tables and one for the dense layers.
 
-The two kinds of parameters need different rates under Adagrad. A table row is touched by the few pairs
-of one item, a dense weight by every pair, so at equal rates the dense layers' accumulators grow by
-orders of magnitude faster and the towers move mostly in the directions that all items share.
+Under Adagrad the two need different rates. The few pairs of one item update a table row, every pair updates a
+dense weight. So at equal rates the accumulators of the dense layers grow orders of magnitude faster, and the
+towers move mostly in the directions that all items share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gramrun.model.towers import TwoTower
 
 OptimizerName = Literal["adagrad", "adam", "sgd"]
 
-SPARSE_OPTIMIZERS = frozenset({"adagrad", "sgd"})  # torch's Adam takes dense gradients only
+SPARSE_OPTIMIZERS = frozenset({"adagrad", "sgd"})  # PyTorch's Adam needs dense gradients
 
 
 def make_optimizer(
@@ -32,7 +32,7 @@ def make_optimizer(
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
     """
-    # Embedding lookups make well-formed sparse gradients; torch warns until one opts out of checking them.
+    # Embedding lookups make valid sparse gradients; PyTorch warns unless the check is disabled.
     torch.sparse.check_sparse_tensor_invariants.disable()
     groups = [{"params": model.table_parameters(), "lr": table_learning_rate}]
     dense = model.dense_parameters()
@@ -83,7 +83,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Any) -> None:
 def make_dense_optimizer(
     model: TwoTower, name: OptimizerName, learning_rate: float
 ) -> torch.optim.Optimizer | None:
-    """Make the optimizer of the dense layers alone; None for linear towers, which have none.
+    """Make the optimizer of the dense layers; None for linear towers.
 
     Args:
         model: its parameters.
@@ -94,7 +94,7 @@ def make_dense_optimizer(
     if not dense:
         return None
     kind = {"adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}[name]
-    return kind(dense, lr=learning_rate, fused=True)  # one pass over each parameter, not one an operation
+    return kind(dense, lr=learning_rate, fused=True)  # fused: one pass over each parameter
 
 
 def load_adagrad_sums(own: dict[str, Any], saved: Any) -> None:

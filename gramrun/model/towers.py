@@ -6,14 +6,13 @@ For one item with feature bags x_1 .. x_F over tables E_1 .. E_F,
     hidden   h_0 = z,  h_l = relu(W_l h_{l-1} + b_l)
     output   e = W_out h_L + b_out                                       + W_skip z  (option ``skip``)
 
-A tower without hidden layers is linear: each table has the embedding's own width and e is the sum of the
-bags, which is matrix factorisation with features. Features of the two sides that name one vocabulary
-share one table (paper, footnote 1).
+A tower without hidden layers is linear: each table has the width of the embedding and e is the sum of the
+bags, which is matrix factorisation with features. Features of both sides with the same vocabulary share one
+table (paper, footnote 1).
 
-Initial scale. Table entries are N(0, s²), dense layers He normal with zero biases. One-hot features alone
-then give embeddings whose entries have scale s whatever the depth; every further term of a sum (bags of
-several values, features of a linear tower, the skip) adds its variance. What s must avoid is in
-`configs/README.md`.
+Initial scale. Table entries are N(0, s²), dense layers He normal with zero biases. With one-hot features, the
+entries of the embeddings have scale s at any depth; every further term of a sum (bags of several values,
+features of a linear tower, the skip) adds its variance. `configs/README.md` says how to choose s.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class TowerShape:
         skip: whether a linear map of the inputs is added to the output.
         bag: how the values of one bag are combined.
         table_scale: s, the standard deviation of the initial table entries.
-        bfloat16_products: whether dense layers round the factors of products to bfloat16; sums and all
-            that is kept are float32.
+        bfloat16_products: whether dense layers round the factors of products to bfloat16; sums and
+            parameters stay float32.
     """
 
     embedding_dim: int
@@ -67,7 +66,7 @@ class TowerShape:
 
 
 class FeatureColumn(nn.Module):
-    """One feature of one side: which rows of its table each item's bag holds (CSR)."""
+    """One feature of one side: the table rows of each item's bag (CSR)."""
 
     offsets: Tensor
     indices: Tensor
@@ -145,7 +144,7 @@ class Tower(nn.Module):
 
 
 def table_name(vocabulary: str) -> str:
-    """A vocabulary's name as torch takes it: without dots, and unlike any attribute of a `ModuleDict`."""
+    """Return a vocabulary's name as a `ModuleDict` key: without dots, and unlike any of its attributes."""
     return "table:" + vocabulary.replace("%", "%25").replace(".", "%2E")
 
 
@@ -158,7 +157,8 @@ class TwoTower(nn.Module):
         vocabulary_sizes: rows of each table, by vocabulary.
         shape: the towers' shape.
         seed: of the initial parameters.
-        sparse_gradients: whether tables give sparse gradients, whose cost does not grow with the table.
+        sparse_gradients: whether tables have sparse gradients, whose cost does not depend on the table's
+            size.
     """
 
     def __init__(

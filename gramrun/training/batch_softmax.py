@@ -1,4 +1,4 @@
-"""The in-batch softmax with the logQ correction: what most two-tower models are trained with today.
+"""The in-batch softmax with the logQ correction, the usual loss of two-tower models.
 
 For a batch of pairs (x_i, y_i), with scores s_ij = ⟨u_i, v_j⟩ / τ and q_j the probability with which right
 item y_j enters a batch slot,
@@ -6,21 +6,19 @@ item y_j enters a batch slot,
     loss = −(1/B) sum_i log [ exp(s_ii − log q_i) / D_i ],
     D_i  = exp(s_ii − log q_i)  +  sum over j ≠ i with y_j ≠ y_i of exp(s_ij − log q_j).
 
-It stands for the softmax over all right items, −log [ exp(s_i(y_i)) / Z_i ] with Z_i = sum_y exp(s_i(y)).
-Without the correction, an item is a negative as often as it is popular, and popular items are pushed away;
-the correction divides each negative by that frequency. "Accidental hits", other slots that hold the
-positive's own item, are left out of D_i.
+It approximates the softmax over all right items, −log [ exp(s_i(y_i)) / Z_i ] with Z_i = sum_y exp(s_i(y)).
+Popular items are negatives more often; the correction divides each negative by its frequency. "Accidental
+hits", other slots with the positive's item, are left out of D_i.
 
-Bias. Where the other slots are independent draws from q, every one of them contributes Z_i − exp(s_ii) on
-average, so that
+Bias. If the other slots are independent draws from q, each contributes Z_i − exp(s_ii) on average, so that
 
     E D_i = (B − 1) (Z_i − exp(s_ii))  +  exp(s_ii) / q_i,
 
-which is (B − 1) Z_i where q_i = 1 / (B − 1). The negatives are weighed right relative to one another
-whatever q is; the positive itself, which is in the batch by construction and not by chance, weighs
-1 / ((B − 1) q_i) times what it should: too much for rare items, too little for popular ones. And log D_i
-is below log E D_i on average (Jensen), by O(1/B). Both bias the gradient; the Gramian surrogate's has no
-bias where its Gramians have none (Proposition 1), but it is the gradient of another objective.
+which is (B − 1) Z_i only if q_i = 1 / (B − 1). The negatives have the right weights relative to one another.
+The positive, which is in the batch by construction, has 1 / ((B − 1) q_i) times its weight: too much for rare
+items, too little for popular ones. Also, log D_i is below log E D_i on average (Jensen), by O(1/B). Both bias
+the gradient. The Gramian surrogate has no bias if its Gramians have none (Proposition 1), but its objective
+is another.
 
 Reference: Bengio and Senécal (2008); Yi et al., RecSys 2019, "Sampling-bias-corrected neural modeling".
 """
@@ -44,8 +42,8 @@ def corrected_scores(
         left_embeddings: u, shape (B, k).
         right_embeddings: v, shape (B, k).
         right_items: integers, shape (B,). The right item of each pair.
-        right_log_probability: log q, shape (B,). Of each pair's right item to fill a slot: the share of the
-            training pairs that it has, where batches are drawn from the pairs.
+        right_log_probability: log q, shape (B,), of the right item of each pair: its share of the training
+            pairs.
         temperature: τ > 0.
     """
     scores = left_embeddings @ right_embeddings.T / temperature - right_log_probability

@@ -1,14 +1,14 @@
-r"""How inner products are distributed as training goes on (paper, Appendix B, its figure of distributions).
+r"""The distribution of inner products during training (paper, Appendix B and its figure).
 
 At each evaluation, ``inner_products.csv`` gets a row for each of three kinds of N pairs:
 
-    train        ⟨u_i, v_i⟩ of training pairs i, which are observed (the paper's i = j)
-    validation   ⟨u_i, v_i⟩ of validation pairs i, which are observed too, but were not trained on
-    random       ⟨u_i, v_j⟩ of training pairs i and j drawn independently
+    train        ⟨u_i, v_i⟩ of training pairs i (the paper's i = j)
+    validation   ⟨u_i, v_i⟩ of validation pairs i
+    random       ⟨u_i, v_j⟩ of training pairs i and j, drawn independently
 
-A random pair is drawn as the paper's gravity term weighs it, an item as often as it occurs in the training
-pairs: the mean of its square estimates g = (1/n²) sum_ij ⟨u_i, v_j⟩². The pairs are drawn once, with
-replacement, by ``evaluation.seed`` alone: all evaluations, and all runs with that seed, see the same ones.
+The mean square over random pairs estimates the gravity g = (1/n²) sum_ij ⟨u_i, v_j⟩². The pairs are drawn
+once, with replacement, from ``evaluation.seed``: all evaluations, and all runs with that seed, use the same
+ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class InnerProducts:
     Args:
         run: the run.
         corpus: what it trains on.
-        step: where it goes on; later rows are dropped, as a resumed run writes them again.
+        step: the step where the run starts or resumes; later rows are dropped.
     """
 
     def __init__(self, run: Run, corpus: SplitCorpus, step: int) -> None:
@@ -70,13 +70,12 @@ def draw_pairs(corpus: SplitCorpus, count: int, seed: int) -> dict[str, tuple[It
     """Draw `count` pairs of each kind, with replacement.
 
     Args:
-        corpus: for its pairs.
+        corpus: the corpus.
         count: N.
-        seed: alone decides.
+        seed: of the draws.
 
     Returns:
-        Left and right item ids of each of `KINDS`, int64, shape (N,); without ``validation`` where the corpus
-        has no such pairs.
+        Left and right item ids by kind, int64, shape (N,); without ``validation`` if there are no such pairs.
     """
     random = np.random.default_rng((seed, _STREAM))
     train, validation = corpus.train, corpus.validation
@@ -97,7 +96,7 @@ def draw_pairs(corpus: SplitCorpus, count: int, seed: int) -> dict[str, tuple[It
 
 @torch.no_grad()
 def inner_products(model: TwoTower, pairs: dict[str, tuple[Items, Items]]) -> dict[str, NDArray[np.float64]]:
-    """Embed each item of the pairs once, and leave the model unchanged.
+    """Return ⟨u, v⟩ of every pair; each item is embedded once.
 
     Args:
         model: the towers.
@@ -118,7 +117,7 @@ def inner_products(model: TwoTower, pairs: dict[str, tuple[Items, Items]]) -> di
 
 
 def describe(products: NDArray[np.float64]) -> dict[str, Any]:
-    """Count, mean, standard deviation and `QUANTILES` of inner products: columns of the file."""
+    """Return the count, mean, standard deviation and `QUANTILES` of inner products."""
     quantiles = np.quantile(products, QUANTILES)
     return {
         "count": len(products),
@@ -136,7 +135,7 @@ def _embedded(model: TwoTower, embed: Callable[[Tensor], Tensor], items: Items) 
 def _products(
     u: NDArray[np.float64], left: Items, v: NDArray[np.float64], right: Items
 ) -> NDArray[np.float64]:
-    """Row by row; the gathered rows of some pairs at a time, as those of all could fill the memory."""
+    """Row-wise products, some pairs at a time to bound memory."""
     products = np.empty(len(left))
     for start in range(0, len(left), _PAIRS_AT_ONCE):
         some = slice(start, start + _PAIRS_AT_ONCE)

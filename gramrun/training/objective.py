@@ -1,10 +1,10 @@
-"""What a step minimises: an observed-pair loss and a term over all pairs, known by estimated Gramians.
+"""The objectives: a loss of the observed pairs, and a term over all pairs known by estimated Gramians.
 
     gravity          (1/n) sum_i ℓ(⟨u_i, v_i⟩, s_i) + λ g              (paper, equation 6; Appendix C's prior)
     taylor-softmax   (1/n) sum_i [−log h(⟨u_i, v_i⟩) + λ log Z(u_i)]   (`gramrun.gramian.taylor_softmax`)
-    batch-softmax    the logQ-corrected softmax over the batch's own right items, what others use
+    batch-softmax    the logQ-corrected softmax over the right items of the batch, a baseline
 
-An objective says what the two estimators are to observe of a batch (`statistics`), and makes the scalar whose
+An objective prepares the batches that the two estimators observe (`statistics`), and computes the loss whose
 gradient is the step (`terms`).
 """
 
@@ -32,7 +32,7 @@ from gramrun.training.batch_softmax import batch_softmax_loss
 
 @dataclass(frozen=True)
 class GradientBatch:
-    """The batch B' under the current parameters.
+    """A process's part of the batch B' under the current parameters.
 
     Attributes:
         left_items: int64, shape (B',).
@@ -63,12 +63,12 @@ class Objective(ABC):
     companion_dim: int = 0
 
     def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
-        """What the estimator of `side` observes of a batch.
+        """Return the batch that the estimator of `side` observes.
 
         Args:
             side: ``left`` or ``right``.
-            batch: the side's plain embeddings.
-            other: the right side's estimator where `side` is left, and None where it is right.
+            batch: the embeddings of drawn items.
+            other: the right side's estimator if `side` is left; None if it is right.
         """
         return batch
 
@@ -76,10 +76,10 @@ class Objective(ABC):
     def terms(
         self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
     ) -> tuple[Tensor, Tensor]:
-        """The observed-pair loss and the surrogate of the term over all pairs, two scalars."""
+        """Return the loss of the observed pairs and the surrogate of the term over all pairs, two scalars."""
 
     def penalty(self, left_moments: Tensor, right_moments: Tensor) -> float | None:
-        """The term over all pairs, from moments of shape (k, k + r); None where they do not determine it."""
+        """Return the term over all pairs, from moments of shape (k, k + r); None if they do not give it."""
         return None
 
 
@@ -97,7 +97,7 @@ class Gravity(Objective):
         self.companion_dim = 0 if prior is None else prior.rank
 
     def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
-        """The embeddings, with the items' prior vectors as companions."""
+        """Add the items' prior vectors as companions."""
         if self.prior is None:
             return batch
         vectors = self.prior.left if side == "left" else self.prior.right
@@ -106,7 +106,7 @@ class Gravity(Objective):
     def terms(
         self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
     ) -> tuple[Tensor, Tensor]:
-        """Squared error, and ĝ."""
+        """Return the squared error and ĝ."""
         prior = self.prior
         q = None if prior is None else prior.left[batch.left_items]
         r = None if prior is None else prior.right[batch.right_items]
@@ -121,7 +121,7 @@ class Gravity(Objective):
         return squared_error(batch.left, batch.right, batch.target), surrogate
 
     def penalty(self, left_moments: Tensor, right_moments: Tensor) -> float:
-        """g = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩."""
+        """Return g = ⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩."""
         k = len(left_moments)
         u, v = left_moments.double(), right_moments.double()
         cross = (u[:, k:] * v[:, k:]).sum()
@@ -134,7 +134,7 @@ class TaylorSoftmax(Objective):
     companion_dim = 1
 
     def statistics(self, side: str, batch: GramianBatch, other: GramianEstimator | None) -> GramianBatch:
-        """The right rows with a companion 1; the left rows scaled by 1/√Z, with that as their companion."""
+        """Right: add a companion 1. Left: scale the rows by 1/√Z, and add that as the companion."""
         if side == "right":
             return replace(batch, companions=torch.ones_like(batch.embeddings[:, :1]))
         assert other is not None
@@ -144,7 +144,7 @@ class TaylorSoftmax(Objective):
     def terms(
         self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
     ) -> tuple[Tensor, Tensor]:
-        """−log h, and the surrogate of log Z."""
+        """Return −log h and the surrogate of log Z."""
         surrogate = taylor_softmax.partition_surrogate(
             GravitySide(batch.left),
             GravitySide(batch.right, batch.right_importance),
@@ -160,7 +160,7 @@ class BatchSoftmax(Objective):
     """The logQ-corrected in-batch softmax, a baseline.
 
     Args:
-        right_log_probability: float32, shape (right items,). log(f_y / n), by which a batch holds y.
+        right_log_probability: float32, shape (right items,). log(f_y / n), the frequency of y in batches.
         temperature: scores are ⟨u, v⟩ / temperature.
     """
 
@@ -171,7 +171,7 @@ class BatchSoftmax(Objective):
     def terms(
         self, batch: GradientBatch, left: GramianEstimator, right: GramianEstimator
     ) -> tuple[Tensor, Tensor]:
-        """The whole softmax loss, and 0."""
+        """Return the softmax loss and 0."""
         items = batch.right_items
         log_probability = self.right_log_probability[items]
         loss = batch_softmax_loss(batch.left, batch.right, items, log_probability, self.temperature)
@@ -179,11 +179,11 @@ class BatchSoftmax(Objective):
 
 
 def companion_dim(config: RunConfig, corpus: SplitCorpus) -> int:
-    """r, how many companions an item has under the objective of `config`.
+    """Return r, the number of companions of an item under the objective of `config`.
 
     Raises:
         InputError: when the prior's file does not fit the corpus.
-        ConfigError: when its rank is beyond use.
+        ConfigError: when its rank is too large.
     """
     if config.train.objective == "taylor-softmax":
         return TaylorSoftmax.companion_dim
@@ -195,7 +195,7 @@ def make_objective(config: RunConfig, corpus: SplitCorpus, left: Population, rig
 
     Raises:
         InputError: when the prior's file does not fit the corpus.
-        ConfigError: when its rank or its size is beyond use.
+        ConfigError: when its rank or its values are too large.
     """
     device = left.item_weights.device
     match config.train.objective:
@@ -239,13 +239,13 @@ def squared_error(left_embeddings: Tensor, right_embeddings: Tensor, target: Ten
 def make_prior(
     section: PriorSection, corpus: SplitCorpus, *, target: Literal["one", "value"], seed: int
 ) -> LowRankPrior | None:
-    """Make the prior P of the gravity term; validation pairs have no part in it.
+    """Make the prior P of the gravity term from the training pairs.
 
     Args:
-        section: which prior.
-        corpus: whose items it is about, and whose training pairs it is made of.
-        target: what an observed pair stands for in ``svd``: 1 or its own value; ``popularity`` counts pairs.
-        seed: of the SVD's start.
+        section: the prior's configuration.
+        corpus: the corpus.
+        target: the value of an observed pair in ``svd``: 1 or its own; ``popularity`` counts pairs.
+        seed: of the start of the SVD.
 
     Returns:
         The prior, or None for ``none``.
@@ -282,7 +282,7 @@ def make_prior(
 
 
 def prior_rank(section: PriorSection, corpus: SplitCorpus) -> int:
-    """The rank of the prior that `make_prior` gives, 0 for ``none``, without an SVD.
+    """Return the rank of the prior that `make_prior` makes, 0 for ``none``, without an SVD.
 
     Raises:
         ConfigError: when the rank is too large for the corpus.

@@ -1,7 +1,4 @@
-"""Watching a run: when something is due, the progress bar, and scalars for TensorBoard.
-
-Nothing here changes the training, and its clock is the trainer's own, which stands still meanwhile.
-"""
+"""The schedule of evaluations and checkpoints, the progress bar, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ Metrics = Mapping[str, Any]
 
 
 class Schedule:
-    """When something that happens every so often is due.
+    """Tells when something periodic is due.
 
-    In minutes it is due at every multiple of so much training time, as steps are at every multiple of so
-    many. So nothing has to be remembered for a resumed run: its `train_seconds` say what comes next.
+    An interval in minutes is due at every multiple of that much training time. So a resumed run needs no
+    state besides its `train_seconds`.
 
     Args:
-        interval: how often.
-        trainer: at the step from which it goes on.
+        interval: the period.
+        trainer: the trainer, at the step where it starts or resumes.
     """
 
     def __init__(self, interval: TimedInterval, trainer: Trainer) -> None:
@@ -46,7 +43,7 @@ class Schedule:
         return int(seconds // self._seconds) if self._seconds else 0
 
     def due(self, record: StepRecord) -> bool:
-        """Whether it is due after this step; in minutes, for the first step after each multiple."""
+        """Return whether it is due after this step; in minutes, at the first step after each multiple."""
         if self._steps:
             return record.step % self._steps == 0
         before, self._multiple = self._multiple, self._multiple_at(record.train_seconds)
@@ -54,13 +51,13 @@ class Schedule:
 
 
 class ProgressBar:
-    """Steps done, and beside them pairs per second of training, the loss, and what was last measured.
+    """Shows the steps done, pairs per second, the loss, and the last metrics.
 
-    Speed and loss are means over the steps since they were last drawn.
+    Speed and loss are means over the steps since the last update on the screen.
 
     Args:
-        bar: counts the steps, and is drawn when it says so.
-        trainer: at the step from which it goes on.
+        bar: counts the steps.
+        trainer: the trainer, at the step where it starts or resumes.
     """
 
     def __init__(self, bar: tqdm[Any], trainer: Trainer) -> None:
@@ -77,7 +74,7 @@ class ProgressBar:
         """Count one step."""
         self._loss += record.loss
         self._steps += 1
-        if self._bar.update():  # it was drawn, which it decides in well under a microsecond
+        if self._bar.update():  # whether the bar was drawn; costs less than a microsecond
             speed = self._steps * self._batch_size / (record.train_seconds - self._train_seconds)
             loss = self._loss / self._steps
             self._running = {"loss": f"{loss:.4f}", "pairs/s": tqdm.format_sizeof(speed)}
@@ -85,7 +82,7 @@ class ProgressBar:
             self._restart(record.train_seconds)
 
     def measured(self, metrics: Metrics) -> None:
-        """Show gravity and MAP@10 of a metrics record from now on."""
+        """Show gravity and MAP@10 of a metrics record."""
         names = {"map@10": "MAP@10", "gravity": "gravity"}
         shown = {name: metrics[field] for field, name in names.items() if metrics.get(field) is not None}
         self._measured = {name: f"{value:.4f}" for name, value in shown.items()}
@@ -97,7 +94,7 @@ class ProgressBar:
 
 @contextlib.contextmanager
 def progress_bar(trainer: Trainer) -> Iterator[ProgressBar]:
-    """A bar over the steps of a run, on a terminal only."""
+    """Make a bar over the steps of a run, on a terminal only."""
     with tqdm(
         total=trainer.total_steps,
         initial=trainer.step,
@@ -105,14 +102,14 @@ def progress_bar(trainer: Trainer) -> Iterator[ProgressBar]:
         disable=not sys.stderr.isatty(),
         dynamic_ncols=True,
         mininterval=SECONDS_BETWEEN_DRAWINGS,
-        # Without tqdm's own rate, which would count the time of evaluations.
+        # Without tqdm's rate, which includes evaluations.
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
     ) as bar:
         yield ProgressBar(bar, trainer)
 
 
 def check_tensorboard(config: RunConfig) -> None:
-    """Check, before a run is started, that its scalars can be written.
+    """Check that TensorBoard's scalars can be written.
 
     Raises:
         ConfigError: when ``log.tensorboard`` is true and the package is missing.
@@ -126,13 +123,13 @@ def check_tensorboard(config: RunConfig) -> None:
 
 @contextlib.contextmanager
 def tensorboard(run: Run, step: int) -> Iterator[Callable[[Metrics], None]]:
-    """Give a function that writes a metrics record's numbers to ``RUN/tensorboard``, if the run is to.
+    """Make a function that writes a metrics record to ``RUN/tensorboard``, where ``log.tensorboard`` is true.
 
-    Scalars are called as in ``metrics.jsonl`` and stand at their steps.
+    Scalars have the names of ``metrics.jsonl``.
 
     Args:
-        run: the run; of its metrics, those up to `step` are written first if none have been.
-        step: that the run goes on from; TensorBoard forgets what an earlier sitting wrote after it.
+        run: the run; its metrics up to `step` are written first if the folder is new.
+        step: the step where the run starts or resumes; later scalars of an earlier process are dropped.
 
     Raises:
         RunError: when the disk is full.
@@ -140,7 +137,7 @@ def tensorboard(run: Run, step: int) -> Iterator[Callable[[Metrics], None]]:
     if not run.config.log.tensorboard:
         yield lambda metrics: None
         return
-    from torch.utils.tensorboard import SummaryWriter  # an optional package, and slow to load
+    from torch.utils.tensorboard import SummaryWriter  # optional, and slow to import
 
     folder = run.path / TENSORBOARD
     earlier = [] if folder.exists() else [record for record in run.metrics() if record["step"] <= step]
