@@ -47,7 +47,7 @@ def hashes(threads, number):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_processes_agree_in_every_bit(threads):
     first, second = (hashes(threads, number) for number in (1, 2))
     assert first.keys() == update_loss_trace.RUNS.keys()

@@ -78,13 +78,6 @@ def test_equal_batch_sizes_share_their_draws(tmp_path, make_config, corpus):
     assert frame["SOGram"].to_numpy() == pytest.approx(frame["sampling"].to_numpy(), rel=1e-5)
 
 
-def test_a_larger_batch_estimates_better(tmp_path, make_config, corpus):
-    sizes = "gram_error.estimators=[{name: sampling, gramian_batch_size: 4}, {name: sampling, gramian_batch_size: 400}]"
-    _, _, _, file = watch(tmp_path / "g", make_config(sizes, "gram_error.every=1"), corpus)
-    means = pd.read_csv(file).groupby("batch_size")["error"].mean()
-    assert means[4] / means[400] == pytest.approx(math.sqrt(100), rel=0.3)
-
-
 @pytest.mark.parametrize("reference", ["exact", "sampled"])
 @pytest.mark.parametrize("stop", [15, 19])  # step 20 is measured, and its drift starts at 19
 def test_an_interrupted_watch_goes_on_exactly_where_it_was(

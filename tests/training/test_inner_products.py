@@ -8,7 +8,7 @@ import torch
 
 from gramrun import runs
 from gramrun.runs import checkpoints
-from gramrun.training.inner_products import COLUMNS, KINDS, QUANTILES, describe, draw_pairs, inner_products
+from gramrun.training.inner_products import COLUMNS, KINDS, draw_pairs, inner_products
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
@@ -83,13 +83,6 @@ def test_more_pairs_than_are_gathered_at_once(trainer, corpus):
     np.testing.assert_allclose(products["random"], (u * v).sum(1), rtol=1e-5, atol=1e-9)
 
 
-def test_description_of_known_numbers():
-    described = describe(np.arange(101.0))
-    assert (described["count"], described["mean"]) == (101, 50)
-    assert described["sd"] == pytest.approx(np.sqrt((101**2 - 1) / 12))
-    assert [described[f"q{q:g}"] for q in QUANTILES] == pytest.approx([1, 5, 25, 50, 75, 95, 99])
-
-
 def test_a_run_has_three_rows_an_evaluation(tmp_path, make_config, corpus):
     run, trainer = fitted(tmp_path / "r", make_config("evaluation.inner_products=500"), corpus)
     rows = rows_of(run.path)
@@ -98,15 +91,6 @@ def test_a_run_has_three_rows_an_evaluation(tmp_path, make_config, corpus):
     last = inner_products(trainer.model, draw_pairs(corpus, 500, seed=0))["random"]
     assert float(rows[-1]["mean"]) == pytest.approx(last.mean())
     assert float(rows[-1]["q0.05"]) == pytest.approx(np.quantile(last, 0.05))
-
-
-def test_without_being_asked_there_is_no_file_and_training_is_the_same(tmp_path, make_config, corpus):
-    watched, watching = fitted(tmp_path / "w", make_config("evaluation.inner_products=500"), corpus)
-    alone, trained = fitted(tmp_path / "a", make_config(), corpus)
-    assert not (alone.path / "inner_products.csv").exists()
-    ours, theirs = watching.model.state_dict(), trained.model.state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    assert watched.metrics()[-1]["map@10"] == alone.metrics()[-1]["map@10"]
 
 
 class Killed(BaseException):

@@ -21,7 +21,6 @@ from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.data import shards
 from gramrun.runs import checkpoints
-from gramrun.training import gram_error
 from gramrun.training import loop as fitting
 from gramrun.training import progress as watching
 from gramrun.training.loop import fit
@@ -125,30 +124,6 @@ def test_evaluation_changes_nothing_in_training(tmp_path, make_config, corpus, e
     _, alone = fitted(tmp_path / "a", make_config(name, "evaluation.every=0"), corpus)
     assert len(run.metrics()) > 10
     assert all(torch.equal(a, b) for a, b in zip(state(watched), state(alone), strict=True))
-
-
-def test_records_come_with_the_minutes_of_training(tmp_path, make_config, corpus):
-    """Also over an interruption; as the clock is real, what is known is which multiples lie between."""
-    config = make_config("evaluation.every=0.0002 minutes", "train.steps=200", "train.checkpoint_every=10")
-    run, trainer = start(tmp_path / "r", config, corpus)
-    killed_at(trainer, 75)
-    with pytest.raises(Killed):
-        fit(run, trainer, corpus)
-    run, trainer = resumed(tmp_path / "r", config, corpus)
-    multiples = [int(record["train_seconds"] / 0.012) for record in run.metrics()]
-    assert len(multiples) > 3
-    assert all(later > before for before, later in itertools.pairwise(multiples[:-1]))
-    assert run.metrics()[-1]["step"] == 200
-
-
-def test_gram_error_saves_by_the_minute_too(tmp_path, make_config, corpus):
-    config = make_config("train.checkpoint_every=0.00001 minutes")
-    run = runs.create(tmp_path / "g", "gram-error", config, corpus.content_hash)
-    trainer = Trainer(config, corpus)
-    killed_at(trainer, 25)
-    with pytest.raises(Killed):
-        gram_error.measure(run, trainer, gram_error.Observers(config.gram_error.estimators, trainer))
-    assert len(run.checkpoints()) == config.train.checkpoints_kept
 
 
 def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config, corpus, monkeypatch):
@@ -258,23 +233,6 @@ def test_tensorboard_holds_the_metrics(tmp_path, make_config, corpus):
     run, _ = fitted(tmp_path / "r", make_config("log.tensorboard=true"), corpus)
     assert scalars(run.path) == as_scalars(run)
     assert {"loss", "gravity", "map@10", "train_map@10", "pairs_per_second"} <= set(scalars(run.path))
-
-
-def test_curves_can_be_watched_while_a_run_goes_on(tmp_path, make_config, corpus):
-    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
-    run, trainer = start(tmp_path / "r", make_config("log.tensorboard=true"), corpus)
-    seen = []
-    while_training(trainer, 30, lambda: seen.append(set(scalars(run.path)["map@10"])))
-    fit(run, trainer, corpus)
-    assert seen == [{20}]
-
-
-def test_an_objective_without_gravity_has_no_such_curve(tmp_path, make_config, corpus):
-    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
-    settings = ("train.objective=batch-softmax", "estimator={name: none, gramian_batch_size: 32}")
-    run, _ = fitted(tmp_path / "r", make_config(*settings, "log.tensorboard=true"), corpus)
-    assert run.metrics()[0]["gravity"] is None
-    assert "gravity" not in scalars(run.path)
 
 
 @pytest.mark.parametrize("checkpoint_every", [0, 15, 20])  # both come again, step 20 does, or none

@@ -8,7 +8,7 @@ from gramrun.training import trainer as training
 from gramrun.training.objective import Gravity, TaylorSoftmax
 from gramrun.training.trainer import Trainer
 
-STEPS = 30
+STEPS = 12
 METHODS = {
     "sampling": ["estimator.name=sampling"],
     "sampling, previous": [
