@@ -85,8 +85,6 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         mean: whether bags are means instead of sums.
     """
 
-    captured = True
-
     def __init__(
         self,
         model: TwoTower,
@@ -97,6 +95,7 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         mean: bool,
     ) -> None:
         super().__init__(model)
+        self.captured = self.device.type != "cpu"
         self._rates = {"tables": table_learning_rate, "dense": dense_learning_rate}
         self._adagrad = optimizer == "adagrad"
         self._mean = mean

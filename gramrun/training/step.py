@@ -64,17 +64,17 @@ def training_step(state: TrainingState) -> float:
         RunError: when the objective is not finite. On a CPU the parameters are left unchanged.
     """
     engine, left, right = state.engine, state.left, state.right
-    pairs = state.pair_stream.batch(state.step)
+    pairs = state.pair_stream.batch(state.step)  # B'
     with engine.thread_limit():
-        # Draw B and embed it without a graph.
+        # Algorithm 2, line 6: draw B and embed it under θ(t), without a graph.
         draw = partial(gramian_batches, state, state.config.estimator)
         left_batches, right_batches = engine.both(
             draw, (state.left_estimator, left), (state.right_estimator, right)
         )
-        # Update Ĝ_v, then Ĝ_u: with the Taylor softmax, what the left side observes depends on the right one.
+        # Line 7: update Ĝ_v, then Ĝ_u. With the Taylor softmax, the left side's statistics depend on Ĝ_v.
         observe(state, state.right_estimator, right, right_batches)
         observe(state, state.left_estimator, left, left_batches)
-        # Update θ.
+        # Line 9: update θ along the gradient over B'.
         means, u, v = state.gradient_step(pairs)
     check_finite(state, means)
     if state.config.estimator.batch == "previous" or state.processes.count == 1:
@@ -98,7 +98,7 @@ def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, 
     # Embed B': z = feature bags, u = tower(z).
     left, right = engine.both(partial(embed_pairs, state, pairs), (state.left,), (state.right,))
 
-    # Loss f and surrogate ĝ, in which Ĝ_u and Ĝ_v are constants.
+    # Loss f and surrogate ĝ (equation 8), in which Ĝ_u and Ĝ_v are constants.
     target = 1.0 if state.target is None else state.target[processes.share(pairs)]
     batch = GradientBatch(
         left.items, right.items, left.leaf, right.leaf, target, left.importance, right.importance
