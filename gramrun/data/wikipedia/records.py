@@ -1,16 +1,15 @@
-"""What the graph is built from, whatever the format and year of the dump: batches of plain records.
+"""The tables of a wiki as batches of plain records, whatever the format and year of its dump.
 
-MediaWiki names a page by namespace and title. Titles here are as the tables hold them: UTF-8, underscores
-for blanks, without the namespace's name. A link names its target either by title (`ByTitle`; SQL until
-2024) or by the number of a row of the table ``linktarget`` (`ByNumber`; SQL since 2024, and XML, whose
-reader numbers the titles that it meets).
+MediaWiki names a page by namespace and title. Titles are as in the tables: UTF-8, underscores for blanks,
+without the namespace's name. A link names its target by title (`ByTitle`: SQL until 2024) or by a number of
+the table ``linktarget`` (`ByNumber`: SQL since 2024, and XML, whose reader numbers the titles it meets).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from gramrun.data.byte_strings import ByteStrings
 
 ARTICLES = 0  # the namespace of articles
 CATEGORIES = 14  # the namespace of category pages
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ class Pages:
     namespaces: np.ndarray
     titles: ByteStrings
     is_redirect: np.ndarray
+
+    def select(self, rows: np.ndarray) -> Pages:
+        """The pages at `rows`: integers, or a mask of shape (n,)."""
+        return Pages(
+            self.numbers[rows], self.namespaces[rows], self.titles.take(rows), self.is_redirect[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ class Redirects:
 
     Attributes:
         sources: int64, shape (n,). page_id of the redirecting page.
-        targets: where to.
-        interwiki: bool, shape (n,). Whether the target lies in another wiki.
+        targets: n targets.
+        interwiki: bool, shape (n,). Whether the target is in another wiki.
     """
 
     sources: np.ndarray
@@ -82,15 +89,33 @@ class Links:
 
     Attributes:
         sources: int64, shape (n,). page_id of the page that links, or that is in the category.
-        targets: what it links to; for ``categorylinks`` the category, whose namespace is always 14.
+        targets: n targets; for ``categorylinks`` the categories, whose namespace is always 14.
     """
 
     sources: np.ndarray
     targets: ByTitle | ByNumber
 
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def concatenated(batches: Sequence[T]) -> T:
+    """Join at least one batch of records, all of the same types, into one."""
+    first: Any = batches[0]
+    if len(batches) == 1:
+        joined = first
+    elif isinstance(first, np.ndarray):
+        joined = np.concatenate(batches)  # type: ignore[arg-type]
+    elif isinstance(first, ByteStrings):
+        joined = ByteStrings.concatenate(batches)  # type: ignore[arg-type]
+    else:
+        names = [field.name for field in fields(first)]
+        joined = type(first)(*(concatenated([getattr(batch, name) for batch in batches]) for name in names))
+    return joined  # type: ignore[no-any-return]
+
 
 class Wiki(Protocol):
-    """The tables of one wiki; each method starts reading from the beginning, in batches."""
+    """The tables of one wiki; each method reads a table from its beginning, in batches."""
 
     name: str
 
@@ -98,10 +123,10 @@ class Wiki(Protocol):
         """All pages."""
 
     def redirects(self) -> Iterator[Redirects]:
-        """Where redirecting pages lead."""
+        """The targets of redirecting pages."""
 
     def link_targets(self) -> Iterator[LinkTargets]:
-        """The titles behind the numbers of `ByNumber`; nothing where all targets are `ByTitle`."""
+        """The titles behind the numbers of `ByNumber`; empty if all targets are `ByTitle`."""
 
     def links(self) -> Iterator[Links]:
         """Links between pages."""
@@ -110,4 +135,4 @@ class Wiki(Protocol):
         """Memberships in categories."""
 
     def hidden_categories(self) -> Iterator[np.ndarray]:
-        """page_ids (int64) of the category pages that readers do not see."""
+        """page_ids (int64) of the pages of hidden categories."""
