@@ -17,7 +17,7 @@ from isal import igzip
 
 from experiments.benchmarks.dump_schemas import GENERATIONS, PREAMBLES, column_names
 from gramrun.base.files import new_folder
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import Links, Wiki
 
 LINE_BYTES = 1 << 20

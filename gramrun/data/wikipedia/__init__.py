@@ -1,9 +1,11 @@
 """A wiki's dump, of any year and format → the page graph with titles and categories → a `Corpus`.
 
-fetch, files, dump_status                  the tables: found, fetched and verified
+fetch, files, dump_status                  dumps: found, fetched and verified
 enwik8                                     the first 10^8 bytes of 2006
-sql_wiki, xml_wiki                         tables, or wikitext, as the plain records of `records`
-pages, title_index, graph                  numbers and titles to rows, redirects, links, categories
-title_words, corpus                        what is rare left out, titles and categories as features
+compressed, sql_dump, xml_dump             text of dumps → rows of tables, pages
+titles, wikitext                           MediaWiki's rules for titles, links and categories
+sql_wiki, xml_wiki                         both formats as the tables of `records`
 synthetic, synthetic_titles                wikis of any size, drawn from a known model
+lookups, pages, graph                      numbers and titles to rows, redirects, links, categories
+title_words, features                      rare pages dropped; n-grams and categories as features
 """

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings, NotTextError
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
-from gramrun.data.sparse_rows import RowBuilder, SparseRows
+from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.graph import PageGraph, read_graph
 from gramrun.data.wikipedia.records import Wiki
+from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
 from gramrun.data.wikipedia.title_words import title_ngrams
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from gramrun.base.compiled import compiled
 from gramrun.data.background import prefetch, start_thread
-from gramrun.data.byte_strings import ByteStrings
-from gramrun.data.sparse_rows import RowBuilder, SparseRows
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
 from gramrun.data.wikipedia.pages import (
     MISSING_TITLE,
@@ -28,6 +27,7 @@ from gramrun.data.wikipedia.pages import (
     resolve_redirects,
 )
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, ByNumber, Links, LinkTargets, Wiki
+from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
 
 LINK_CLASSES = (
     "links_from_other_namespaces",

@@ -6,7 +6,7 @@ import numpy as np
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 
 ABSENT = -1
 LARGEST_NUMBER = 2**31 - 1  # English Wikipedia's are below 10^9

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 
 ARTICLES = 0  # the namespace of articles
 CATEGORIES = 14  # the namespace of category pages

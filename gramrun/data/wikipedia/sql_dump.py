@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.wikipedia import sql_rows
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.compressed import CHUNK_BYTES, read_chunks
 from gramrun.data.wikipedia.sql_statements import INSERT, Insert, Schema, parse_create, parse_insert
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,

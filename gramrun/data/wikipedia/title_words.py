@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gramrun.data.sparse_rows import RowBuilder, SparseRows
+from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
 
 _THREADS = min(4, os.cpu_count() or 1)
 _NOT_IN_WORDS = r"[^\p{L}\p{M}\p{N}]+"

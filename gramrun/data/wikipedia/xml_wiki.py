@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,

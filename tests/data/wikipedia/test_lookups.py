@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
-from gramrun.data.byte_strings import ByteStrings
 from gramrun.data.wikipedia import lookups
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.lookups import ABSENT, LARGEST_NUMBER, NumberMap, TitleIndex
 
 NUMBERS = st.one_of(st.integers(0, 40), st.integers(0, 2_000), st.integers(0, LARGEST_NUMBER))

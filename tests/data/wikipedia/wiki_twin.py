@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gramrun.data.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
 
 

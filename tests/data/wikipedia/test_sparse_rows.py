@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gramrun.data import sparse_rows
-from gramrun.data.sparse_rows import RowBuilder
+from gramrun.data.wikipedia import sparse_rows
+from gramrun.data.wikipedia.sparse_rows import RowBuilder
 
 ROWS, COLUMNS = 4, 6
 PAIR = st.tuples(st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1))

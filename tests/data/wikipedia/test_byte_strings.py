@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gramrun.data.byte_strings import ByteStrings, NotTextError
+from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 
 LISTS = st.lists(st.binary(max_size=5), max_size=8)
 

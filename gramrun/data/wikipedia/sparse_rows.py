@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from gramrun.base.compiled import compiled
-from gramrun.data.byte_strings import ByteStrings, offsets_of
+from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
 
 _BLOCK = 1 << 24  # columns that wait to be sorted, in pieces that the system takes back one by one
 _KEYS_AT_ONCE = 1 << 18  # 2 MB of them, as a core's cache holds
