@@ -1,44 +1,46 @@
 """Strict reading of delimited text, and the parts of a corpus that every table reader builds alike.
 
-Every refusal is one line that names the file, the line, what is wrong there and what to do. Counting
-fields and parsing numbers are vectorised, since a ratings file has up to 34 million lines; only a file
-that is refused is looked at line by line.
+Every error is one line that names the file, the line, the problem and the remedy. Arrow splits the lines,
+since a ratings file has up to 34 million of them; numbers must match a pattern before they are converted.
 """
 
 from __future__ import annotations
 
 import codecs
-import io
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from csv import QUOTE_NONE
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as pa_csv
 
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Feature, bags
 
 REMEDY = "mend that line or get the file again"
-_BLOCK_BYTES = 1 << 25  # bounds the memory for counting fields, about 10 bytes a byte
+_BLOCK_BYTES = 1 << 25  # of lines at once; no line may be longer
 _HTML = re.compile(rb"\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_PATTERNS = {int: r"[0-9]{1,18}", float: r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"}
+_PATTERNS = {int: r"^[0-9]{1,18}$", float: r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"}
+_ARROW_TYPES = {int: pa.int64(), float: pa.float64()}
+_DIGITS = b"0123456789.\n"
 _NAMES = {int: "a whole number", float: "a number"}
-_BOOLEANS = (b"True", b"TRUE", b"true", b"False", b"FALSE", b"false")
-_EXACT_IN_FLOAT64 = 2**53
 
 
 def line_error(place: str, line: int, problem: str, remedy: str = REMEDY) -> InputError:
-    """Make the error for one bad line; `line` counts from 1."""
+    """The error for one bad line; `line` counts from 1."""
     return InputError(f"{place}, line {line}: {problem}; {remedy}")
 
 
 def clean_text(place: str, data: bytes, encoding: str) -> bytes:
-    r"""Check that `data` is a whole text file, and give it with plain ``\n`` line ends and no BOM.
+    r"""Check that `data` is a whole text file; return it with ``\n`` line ends and no byte order mark.
 
     Args:
-        place: what messages call the file.
+        place: the name of the file in messages.
         data: the file.
         encoding: ``utf-8`` or ``latin-1``.
 
@@ -56,6 +58,9 @@ def clean_text(place: str, data: bytes, encoding: str) -> bytes:
     if not data.isascii():
         _check_encoding(place, data, encoding)
     data = data.replace(b"\r\n", b"\n")
+    if b"\r" in data:
+        line = data.count(b"\n", 0, data.index(b"\r")) + 1
+        raise line_error(place, line, "a carriage return stands within the line")
     if not data.endswith(b"\n"):
         # A cut inside the last number leaves a line that parses, and is wrong: refuse to guess.
         raise line_error(
@@ -90,8 +95,8 @@ class TextTable:
     r"""The lines of a delimited text file without quoting.
 
     Attributes:
-        place: what messages call the file.
-        body: the lines after the header, each ended by ``\n``; any text in it that is wanted is UTF-8.
+        place: the name of the file in messages.
+        body: the lines after the header, each ended by ``\n``.
         separator: one ASCII character.
         columns: the names of the fields of every line.
         first_line: the number in the file of the first line of `body`.
@@ -104,7 +109,7 @@ class TextTable:
     first_line: int = 1
 
     def error(self, row: int, problem: str) -> InputError:
-        """Make the error for row `row` of the body, counted from 0."""
+        """The error for row `row` of the body, counted from 0."""
         return line_error(self.place, self.first_line + row, problem)
 
     def read(self, types: Mapping[str, type]) -> pd.DataFrame:
@@ -116,82 +121,53 @@ class TextTable:
         Raises:
             InputError: a line has another number of fields; a field is not of its type.
         """
-        self._check_field_counts()
+        if str not in types.values() and not self.body.translate(None, _DIGITS + self.separator.encode()):
+            with contextlib.suppress(InputError):  # otherwise the line is found below
+                numbers = self._parse({name: _ARROW_TYPES[wanted] for name, wanted in types.items()})
+                return pd.DataFrame({name: numbers[name].to_numpy() for name in types})
+        texts = self._parse(dict.fromkeys(types, pa.binary()))
+        columns = {}
+        for name, wanted in types.items():
+            text = texts[name]
+            if wanted is str:
+                columns[name] = text.cast(pa.string()).to_pandas().astype("str")
+                continue
+            valid = pc.match_substring_regex(text, _PATTERNS[wanted])
+            values = text.filter(valid).cast(pa.string()).cast(_ARROW_TYPES[wanted]).to_numpy()
+            if len(values) < len(text):
+                self._refuse(name, wanted, text, valid.to_numpy(zero_copy_only=False))
+            if not np.isfinite(values).all():
+                self._refuse(name, wanted, text, np.isfinite(values))
+            columns[name] = values
+        return pd.DataFrame(columns)
+
+    def _refuse(self, name: str, wanted: type, text: pa.ChunkedArray, valid: np.ndarray) -> NoReturn:
+        row = int((~valid).argmax())
+        value = text[row].as_py().decode("utf-8", "backslashreplace")
+        raise self.error(row, f"{name} is {value!r}, not {_NAMES[wanted]}")
+
+    def _parse(self, types: Mapping[str, pa.DataType]) -> pa.Table:
+        if not self.body:
+            return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+        if self.body.startswith(b"\n") or b"\n\n" in self.body:  # Arrow takes an empty line for empty fields
+            self._check_lines()
         try:
-            frame = self._parse(types)
-        except (ValueError, OverflowError):
-            self._refuse_first_bad_number(types)
-            raise  # a file that pandas refuses and we do not: a bug
-        whole = [column for column, wanted in types.items() if wanted is int]
-        inexact = any(frame[column].max() > _EXACT_IN_FLOAT64 for column in whole)
-        if inexact or any(word in self.body for word in _BOOLEANS):
-            # pandas takes a column of these words for ones and zeros, and one of 1.0 by way of float64.
-            self._refuse_first_bad_number(types)
-        for column, wanted in types.items():
-            if wanted is str:
-                continue
-            bad = ~np.isfinite(frame[column]) if wanted is float else frame[column] < 0
-            if bad.any():
-                row = int(bad.to_numpy().argmax())
-                raise self.error(row, f"{column} is {frame[column][row]}, not {_NAMES[wanted]}")
-        return frame
-
-    def _parse(self, types: Mapping[str, type]) -> pd.DataFrame:
-        dtypes = {int: "int64", float: "float64", str: "str"}
-        with np.errstate(invalid="ignore"):  # an infinite id is refused afterwards
-            return pd.read_csv(
-                io.BytesIO(self.body),
-                sep=self.separator,
-                header=None,
-                names=list(self.columns),
-                usecols=list(types),
-                dtype={column: dtypes[wanted] for column, wanted in types.items()},
-                quoting=QUOTE_NONE,
-                lineterminator="\n",
-                na_filter=False,
-                skip_blank_lines=False,
-                encoding="utf-8",
-                encoding_errors="backslashreplace",  # a stray latin-1 byte among numbers, to be shown
-                engine="c",
+            return pa_csv.read_csv(
+                pa.py_buffer(self.body),
+                pa_csv.ReadOptions(column_names=list(self.columns), block_size=_BLOCK_BYTES),
+                pa_csv.ParseOptions(delimiter=self.separator, quote_char=False, ignore_empty_lines=False),
+                pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
             )
+        except pa.ArrowInvalid as error:
+            self._check_lines()
+            raise InputError(f"{self.place}: {error}; {REMEDY}") from error
 
-    def _refuse_first_bad_number(self, types: Mapping[str, type]) -> None:
-        text = self._parse(dict.fromkeys(types, str))
-        first: tuple[int, str] | None = None
-        for column, wanted in types.items():
-            if wanted is str:
-                continue
-            bad = ~text[column].str.fullmatch(_PATTERNS[wanted]).to_numpy(dtype=bool)
-            if bad.any() and (first is None or bad.argmax() < first[0]):
-                row = int(bad.argmax())
-                first = row, f"{column} is {text[column][row]!r}, not {_NAMES[wanted]}"
-        if first is not None:
-            raise self.error(*first)
-
-    def _check_field_counts(self) -> None:
-        """Refuse the first line whose number of fields is not ``len(columns)``.
-
-        In a good file the sequence of separators and line ends repeats with period ``len(columns)``:
-        all separators but for a line end at the end of each period.
-        """
-        period, row, start = len(self.columns), 0, 0
-        separator, line_end = ord(self.separator), ord("\n")
-        while start < len(self.body):
-            end = self.body.index(b"\n", min(start + _BLOCK_BYTES, len(self.body)) - 1) + 1
-            block = np.frombuffer(self.body, np.uint8, end - start, start)
-            marks = np.flatnonzero((block == separator) | (block == line_end))
-            ends_line = block[marks] == line_end
-            expected = np.arange(len(marks)) % period == period - 1
-            wrong = np.flatnonzero(ends_line != expected)
-            if len(wrong):
-                before = int(wrong[0]) // period
-                line_start = start + (int(marks[before * period - 1]) + 1 if before else 0)
-                line = self.body[line_start : self.body.index(b"\n", line_start)]
-                fields = line.count(separator) + 1
-                problem = f"has {fields} field{'s' * (fields != 1)}, not {period}" if line else "is empty"
-                raise self.error(row + before, problem)
-            row += len(marks) // period
-            start = end
+    def _check_lines(self) -> None:
+        for row, line in enumerate(self.body.split(b"\n")[:-1]):
+            fields = line.count(self.separator.encode()) + 1
+            if fields != len(self.columns):
+                number = f"{fields} field{'s' * (fields != 1)}, not {len(self.columns)}"
+                raise self.error(row, f"has {number}" if line else "is empty")
 
 
 def distinct_pairs(left: np.ndarray, right: np.ndarray, preferences: Sequence[np.ndarray]) -> np.ndarray:

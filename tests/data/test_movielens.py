@@ -168,7 +168,7 @@ def test_order_of_rows_does_not_matter(rows: list[str]) -> None:
         (b"1::9::3::5\n2::9::", 2, "ends within this line"),
         (b"1::9::3::5\nx::9::3::5\n", 2, "user id is 'x', not a whole number"),
         (b"1::9::3::5\n1::9.5::3::5\n", 2, "movie id is '9.5', not a whole number"),
-        (b"-1::9::3::5\n", 1, "user id is -1, not a whole number"),
+        (b"-1::9::3::5\n", 1, "user id is '-1', not a whole number"),
         (b"1::99999999999999999999::3::5\n", 1, "movie id is '99999999999999999999'"),
         (b"1::9::3::5\n1::9::::5\n", 2, "rating is '', not a number"),
         (b"1::9::3::5\n1::9::good::5\n", 2, "rating is 'good', not a number"),
