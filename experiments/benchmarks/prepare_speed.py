@@ -37,7 +37,8 @@ from experiments.benchmarks.mysqldump import write_tables
 from experiments.benchmarks.timing import RESULTS
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
-from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki, WikiSize
+from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki
+from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 TABLES = Path("data/raw/synthetic-wikis")
 GENERATIONS = ("2016", "2026")

@@ -14,7 +14,8 @@ from local_server import Server, whole
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.base.errors import GramrunError
 from gramrun.data import movielens_files
-from gramrun.data.wikipedia.synthetic import SyntheticWiki, WikiSize
+from gramrun.data.wikipedia.synthetic import SyntheticWiki
+from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 BOUND = 700 << 20  # bytes; the program alone takes 250 MB
 SIZE = WikiSize(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)

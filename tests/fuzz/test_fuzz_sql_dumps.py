@@ -18,7 +18,7 @@ from gramrun.data.corpus import Corpus
 from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.files import TABLES
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
-from gramrun.data.wikipedia.synthetic import WikiSize
+from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 WIKI = hostile_wiki(WikiSize(pages=60, links=90, words=10, categories=4, topics=1, minimum_count=2))
 TOKENS = rb"""' " \ ` ( ) , ; ),( '),( /* */ -- # NULL 'a' '' 0x41 0 1 14 \'""".split()

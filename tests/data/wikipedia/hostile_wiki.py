@@ -9,7 +9,8 @@ import random
 
 from wiki_twin import ListWiki
 
-from gramrun.data.wikipedia.synthetic import SyntheticWiki, WikiSize
+from gramrun.data.wikipedia.synthetic import SyntheticWiki
+from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 TALK, USER, TEMPLATE, CATEGORY = 1, 2, 10, 14
 

@@ -22,7 +22,7 @@ from experiments.benchmarks.dump_schemas import GENERATIONS
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
-from gramrun.data.wikipedia.synthetic import WikiSize
+from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 SIZE = WikiSize(pages=600, links=9_000, words=60, categories=24, topics=6)
 NAME = "hostilewiki-20260101-{}.sql.gz"

@@ -16,15 +16,8 @@ from experiments.benchmarks.dump_schemas import GENERATIONS, column_names
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.base.errors import InputError
 from gramrun.data.preparation import prepare_corpus
-from gramrun.data.wikipedia.synthetic import (
-    SIZES,
-    SyntheticWiki,
-    WikiSize,
-    draw_categories,
-    draw_degrees,
-    draw_links,
-    draw_topics,
-)
+from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki, draw_categories
+from gramrun.data.wikipedia.synthetic_links import WikiSize, draw_degrees, draw_links, draw_topics
 from gramrun.data.wikipedia.synthetic_titles import HOSTILE
 
 SIZE = WikiSize(pages=300, links=2_500, words=36, categories=9, topics=3, seed=5)
@@ -51,7 +44,7 @@ def test_link_probabilities_sum_to_one_and_have_rank_topics(topics):
 
 def test_draws_follow_the_law():
     """Two links of each page: the first has p(y | x) / (1 - p(x | x)), the second the same without the first."""
-    n, seeds = 40, 6_000
+    n, seeds = 40, 3_000
     topics = draw_topics(WikiSize(pages=n, links=80, words=10, categories=3, topics=3, minimum_count=1))
     p = dense_probabilities(topics)
     np.fill_diagonal(p, 0)
