@@ -71,7 +71,7 @@ def read_table(path: Path, numbers: Sequence[str] = (), names: Sequence[str] = (
     for column in (*numbers, *names):
         if column not in frame:
             problem = f"no column {column}"
-        elif column in numbers and frame[column].dtype.kind not in "iuf":
+        elif column in numbers and len(frame) and frame[column].dtype.kind not in "iuf":
             problem = f"{column} holds no numbers"
         elif column in names and not all(isinstance(name, str) for name in frame[column]):
             problem = f"{column} holds no text in some row"

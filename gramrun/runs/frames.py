@@ -1,4 +1,4 @@
-"""What run directories hold, as pandas frames. Opens no model, and imports neither torch nor matplotlib.
+"""Run directories as pandas frames, without torch and matplotlib.
 
     from gramrun import runs
 
@@ -7,8 +7,8 @@
 
     runs.table("runs/movielens-100k/*", "metrics")     # of many runs, with columns run, method and seed
 
-`FRAMES` says what each frame's rows are. Numbers are float64 (missing: NaN), but for `INTEGERS`; texts are
-text. A last line that is not whole yet, as of a run that is under way, is left out.
+`FRAMES` lists the frames. Numbers are float64 (NaN if missing), except for `INTEGERS`. A last line that is
+not complete, as in a run under way, is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gramrun.base.files import read_json
 from gramrun.base.records import REMEDY, read_table
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import dump_config
-from gramrun.runs.directory import CONFIG, EVALUATION, RunDirectory, flatten, open_directory
+from gramrun.runs.directory import CONFIG, EVALUATION, METRICS, BaselineRun, Run, flatten, open_directory
 
 FRAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -42,21 +42,27 @@ FRAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 INTEGERS = frozenset(("step", "batch_size", "count", "left_items", "candidates"))
-_CSV = ("gram_error", "trajectory", "inner_products")
-# What pandas raises where a file is not what it should be; its own errors are ValueErrors.
+# The required columns of each CSV file: numbers, then texts.
+_QUANTILES = tuple(f"q{q}" for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99))
+_COLUMNS = {
+    "gram_error": (("step", "epoch", "batch_size", "alpha", "error"), ("estimator", "side")),
+    "trajectory": (("step", "gramian_norm", "variance", "drift", "reference_error"), ("side",)),
+    "inner_products": (("step", "epoch", "count", "mean", "sd", *_QUANTILES), ("pairs",)),
+}
+# What pandas raises for unexpected values; its own errors are ValueErrors.
 _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
 
 
 @dataclass(frozen=True)
 class RunResults:
-    """What one run directory holds.
+    """The content of one run directory.
 
     Attributes:
         path: the directory.
         config: its resolved configuration.
-        manifest: the parsed ``manifest.json``: command, versions, hashes, seed, status, times.
-        metrics, evaluation, gram_error, trajectory, inner_products: what `FRAMES` says; without a row and a
-            column where the run holds nothing of the kind.
+        manifest: ``manifest.json``: command, versions, hashes, seed, status, times.
+        metrics, evaluation, gram_error, trajectory, inner_products: see `FRAMES`. A frame without rows has no
+            columns.
     """
 
     path: Path
@@ -70,61 +76,97 @@ class RunResults:
 
     @property
     def seed(self) -> int:
-        """Of training, or of the baseline."""
+        """The seed of training, or of the baseline."""
         return self.config.train.seed if isinstance(self.config, RunConfig) else self.config.baseline.seed
 
 
 def load(path: Path | str) -> RunResults:
-    """Load what a run directory holds.
+    """Load a run directory, finished or under way.
 
     Args:
-        path: of `gramrun train`, `gram-error` or `baseline`; it may be under way.
+        path: the directory of `gramrun train`, `gram-error` or `baseline`.
 
     Raises:
         InputError: when it is no run directory, or a file in it is damaged.
-        ConfigError: when its config cannot be read by this version.
+        ConfigError: when this version cannot read its configuration.
     """
-    path = Path(path)
-    run = open_directory(path)
-    return RunResults(
-        path=path,
-        config=run.config,
-        manifest=MappingProxyType(run.manifest),
-        metrics=_metrics(run),
-        evaluation=_evaluation(path / EVALUATION),
-        **{name: _csv(run.file(f"{name}.csv")) for name in _CSV},
-    )
+    run = open_directory(Path(path))
+    frames = {name: read_frame(run, name) for name in FRAMES}
+    return RunResults(run.path, run.config, MappingProxyType(run.manifest), **frames)
 
 
 def table(paths: str | Path | Iterable[str | Path], frame: str) -> pd.DataFrame:
-    """One frame of several runs, their rows below one another.
+    """Concatenate one frame of several runs.
 
     Args:
-        paths: run directories, or a pattern such as ``runs/movielens-100k/*``; what a pattern finds and is
-            no run directory is passed over.
+        paths: run directories, or a pattern such as ``runs/movielens-100k/*``, which skips everything that is
+            no run directory.
         frame: one of `FRAMES`.
 
     Returns:
-        The columns ``run`` (the directory), ``method`` (the estimator, and every other setting that tells
-        these runs apart; equal for runs that differ in their seed alone) and ``seed`` (int64), then those
-        of the frame. Runs that hold nothing of the kind have no row.
+        The columns ``run`` (the directory), ``method`` (the estimator and the settings in which these runs
+        differ, except the seed) and ``seed`` (int64), then those of the frame. Runs without such rows have
+        none.
 
     Raises:
         InputError: when there is no run directory, no such frame, or a file is damaged.
-        ConfigError: when a config cannot be read by this version.
+        ConfigError: when this version cannot read a configuration.
     """
     if frame not in FRAMES:
         raise InputError(f"no frame is called {frame}; there are {', '.join(FRAMES)}")
-    loaded = [load(path) for path in _found(paths)]
-    methods = labels([run.config for run in loaded])
-    parts = []
-    for run, method in zip(loaded, methods, strict=True):
-        rows: pd.DataFrame = getattr(run, frame)
-        keys = {"run": str(run.path), "method": method, "seed": run.seed}
-        if len(rows):
-            own = rows.drop(columns=list(keys), errors="ignore")  # an evaluation has its method, without more
-            parts.append(pd.concat([pd.DataFrame(keys, index=rows.index), own], axis=1))
+    parts = [part for part in stack([open_directory(path) for path in _found(paths)], frame) if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "method", "seed"])
+
+
+def stack(opened: Sequence[Run | BaselineRun], name: str) -> list[pd.DataFrame]:
+    """One frame of each run, with the columns ``run``, ``method`` and ``seed`` in front if it has rows."""
+    parts = []
+    for run, method in zip(opened, labels([run.config for run in opened]), strict=True):
+        rows = read_frame(run, name)
+        if len(rows):
+            keys = {"run": str(run.path), "method": method, "seed": run.seed}
+            own = rows.drop(columns=list(keys), errors="ignore")  # evaluations have a shorter method
+            rows = pd.concat([pd.DataFrame(keys, index=rows.index), own], axis=1)
+        parts.append(rows)
+    return parts
+
+
+def read_frame(run: Run | BaselineRun, name: str) -> pd.DataFrame:
+    """One of the `FRAMES` of a run; empty if the run has no such file or rows.
+
+    Raises:
+        InputError: when the file is damaged.
+    """
+    path = run.path / {"metrics": METRICS, "evaluation": EVALUATION}.get(name, f"{name}.csv")
+    try:
+        if name == "metrics":
+            frame = pd.DataFrame(run.metrics()).apply(pd.to_numeric)
+        elif name == "evaluation":
+            results = read_json(path) if path.exists() else {}
+            frame = pd.DataFrame([_evaluation_row(result) for result in results.values()])
+        else:
+            frame = read_table(path, *_COLUMNS[name]) if run.file(path.name).exists() else pd.DataFrame()
+        return _typed(frame)
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: damaged ({reason}); {REMEDY}") from None
+
+
+def _evaluation_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    flat = flatten(result)
+    for name in [name for name, value in flat.items() if isinstance(value, list)]:
+        flat[f"{name}.low"], flat[f"{name}.high"] = flat.pop(name)
+    return flat
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Give each column its documented type, independent of the values in its rows."""
+    for name in frame.columns:
+        if name in INTEGERS:
+            frame[name] = frame[name].astype("int64")
+        elif frame[name].isna().all() or pd.api.types.is_integer_dtype(frame[name]):
+            frame[name] = frame[name].astype("float64")
+    return frame
 
 
 def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
@@ -138,55 +180,14 @@ def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     return found
 
 
-def _csv(path: Path) -> pd.DataFrame:
-    """One of a run's tables; without a row and a column where there is none."""
-    try:
-        return _typed(read_table(path)) if path.exists() else pd.DataFrame()
-    except _DAMAGE as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: damaged ({reason}); {REMEDY}") from None
-
-
-def _metrics(run: RunDirectory) -> pd.DataFrame:
-    try:
-        return _typed(pd.DataFrame(run.metrics()))
-    except _DAMAGE:
-        raise InputError(f"{run.path}: its metrics are damaged; {REMEDY}") from None
-
-
-def _evaluation(path: Path) -> pd.DataFrame:
-    def row(result: Mapping[str, Any]) -> dict[str, Any]:
-        flat = flatten(result)
-        intervals = [name for name, value in flat.items() if isinstance(value, list)]
-        for name in intervals:
-            flat[f"{name}.low"], flat[f"{name}.high"] = flat.pop(name)
-        return flat
-
-    if not path.exists():
-        return pd.DataFrame()
-    try:
-        return _typed(pd.DataFrame([row(result) for result in read_json(path).values()]))
-    except _DAMAGE:
-        raise InputError(f"{path}: damaged; measure again with `gramrun evaluate`") from None
-
-
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give each column its documented type, whatever the rows that there are happen to hold."""
-    for name in frame.columns:
-        if name in INTEGERS:
-            frame[name] = frame[name].astype("int64")
-        elif frame[name].isna().all() or pd.api.types.is_integer_dtype(frame[name]):
-            frame[name] = frame[name].astype("float64")
-    return frame
-
-
 def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
-    """Name each run by its method, and by every setting other than the seed that tells them apart.
+    """Name each run by its method and the settings in which the runs differ.
 
     Returns:
-        One label a run; runs that differ in nothing but their seed share theirs.
+        One label for each run. Runs that differ only in their seed, or in what is measured and saved, have
+        the same label.
     """
-    all_settings = [_told(config) for config in configs]
+    all_settings = [_settings(config) for config in configs]
     values: dict[str, set[str]] = {}
     for settings in all_settings:
         for key, value in settings.items():
@@ -195,52 +196,31 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
 
     def label(config: RunConfig | BaselineConfig, settings: Mapping[str, Any]) -> str:
         method = config.estimator.label if isinstance(config, RunConfig) else config.baseline.label
-        told = [f"{k.rsplit('.', 1)[-1]} {_shown(settings[k])}" for k in differing if k in settings]
+        shown = {key.rsplit(".", 1)[-1]: settings[key] for key in differing if key in settings}
+        told = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
         return ", ".join([method, *told])
 
     return [label(config, settings) for config, settings in zip(configs, all_settings, strict=True)]
 
 
-def _told(config: RunConfig | BaselineConfig) -> dict[str, Any]:
-    """The settings that may stand in a label, by dotted key; intervals as they are written."""
+def _settings(config: RunConfig | BaselineConfig) -> dict[str, Any]:
+    """The settings that may appear in a label, by dotted key."""
     flat = flatten(yaml.safe_load(dump_config(config)))
-    watching = ("data.", "gram_error.", "log.")
-    return {k: v for k, v in flat.items() if not k.startswith(watching) and k not in _NOT_TOLD | _IN_LABEL}
+    return {
+        k: v
+        for k, v in flat.items()
+        if not k.startswith(("data.", "gram_error.", "log.")) and k not in _HIDDEN
+    }
 
 
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-# Seeds, and what only watches or saves: runs that differ in these are runs of one method.
-_NOT_TOLD = frozenset(
-    (
-        "train.seed",
-        "baseline.seed",
-        "train.checkpoint_every",
-        "train.checkpoints_kept",
-        *(f"evaluation.{key}" for key in ("every", "seed", "splits", "inner_products")),
-    )
-)
-
-# The method's label says these, or they have no effect under another method.
-_IN_LABEL = frozenset(
-    (
-        *(
-            f"estimator.{key}"
-            for key in (
-                "name",
-                "alpha",
-                "alpha_schedule",
-                "beta",
-                "debias",
-                "start",
-                "cache",
-                "cache_dtype",
-                "batch",
-                "project",
-            )
-        ),
-        *(f"baseline.{key}" for key in ("name", "gravity", "gamma_left", "gamma_right")),
-    )
+# Seeds, what is measured and saved, and what a method's own label says or its method ignores.
+_HIDDEN = frozenset(
+    f"{section}.{key}"
+    for section, keys in {
+        "train": "seed checkpoint_every checkpoints_kept",
+        "evaluation": "every seed splits inner_products",
+        "estimator": "name alpha alpha_schedule beta debias start cache cache_dtype batch project",
+        "baseline": "seed name gravity gamma_left gamma_right",
+    }.items()
+    for key in keys.split()
 )

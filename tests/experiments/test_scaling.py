@@ -13,6 +13,7 @@ from experiments.reproduce import planted_clusters, scaling_summary, scaling_tab
 from experiments.reproduce.items import scaling
 from experiments.reproduce.plans import Plan, load_profile
 from experiments.reproduce.planted_clusters import Planted, draw_links, make_corpus, plant
+from experiments.reproduce.scaling_figure import scaling_figure
 from experiments.reproduce.scheduler import run_all, state_of
 from gramrun import runs
 from gramrun.base.errors import InputError
@@ -20,7 +21,6 @@ from gramrun.config import EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.protocol import evaluate_popularity
-from gramrun.runs.plotting.scaling import scaling_figure
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "planted-clusters"
 TINY = Planted(items=12, topics=3, draws=4, seed=1)

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.report.points_figure import points_figure
 from experiments.reproduce.baseline_runs import baseline_tasks
 from experiments.reproduce.items import baselines, weighting
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import load_config
-from gramrun.runs.plotting.points import points_figure
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ["movielens-100k", "movielens-1m", "enwik8"]

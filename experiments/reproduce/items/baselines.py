@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from experiments.report.points_figure import points_figure
 from experiments.report.section_files import write_figure
 from experiments.report.sections import Section, Seeds, Table, spread
 from experiments.reproduce import rankings
@@ -20,7 +21,6 @@ from experiments.reproduce.items.weighting import exact_method
 from experiments.reproduce.jobs import Task, state_of
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
-from gramrun.runs.plotting.points import points_figure
 
 FLOOR = "popularity"
 QUICK = (

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from experiments.report.points_figure import points_figure
 from experiments.report.section_files import write_figure
 from experiments.report.sections import Section, Table
 from experiments.reproduce import known_optimum
@@ -20,7 +21,6 @@ from experiments.reproduce.jobs import Script
 from experiments.reproduce.known_optimum import ESTIMATORS, REACHED, SETTINGS, Setting
 from experiments.reproduce.plans import RUNS, Plan, slug
 from gramrun.base.files import read_json
-from gramrun.runs.plotting.points import points_figure
 
 
 def tasks(plan: Plan) -> list[Script]:

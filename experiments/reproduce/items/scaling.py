@@ -33,6 +33,7 @@ from experiments.reproduce import planted_clusters
 from experiments.reproduce.final_gramians import GRAMIANS, keep_gramians
 from experiments.reproduce.plans import Plan, run_task
 from experiments.reproduce.planted_clusters import Planted
+from experiments.reproduce.scaling_figure import scaling_figure
 from experiments.reproduce.scaling_summary import (
     REFERENCE,
     by_point,
@@ -53,7 +54,6 @@ from gramrun import runs
 from gramrun.base.files import read_json, write_text
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.runs.plotting.scaling import scaling_figure
 
 CORPUS = "planted-clusters"
 EXACT = ("exact",)

@@ -14,6 +14,7 @@ from itertools import combinations
 
 import pandas as pd
 
+from experiments.report.points_figure import points_figure
 from experiments.report.section_files import write_figure
 from experiments.report.sections import Section, Seeds, Table, interval, spread
 from experiments.reproduce import rankings
@@ -21,7 +22,6 @@ from experiments.reproduce.baseline_runs import baseline_tasks, measure_baseline
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
-from gramrun.runs.plotting.points import points_figure
 
 Gamma = tuple[float, float]
 NAMES = {"validation": "validation set", "train": "training set"}

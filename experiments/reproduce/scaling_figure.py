@@ -1,7 +1,4 @@
-r"""What noise in the Gramians costs, by the size of the corpus: no figure of the paper.
-
-It is the question that Section 4.3 leaves open, where the lift of SOGram over sampling differs by corpus.
-"""
+r"""Loss of MAP@10 by noise in the Gramians, for several corpus sizes, which Section 4.3 leaves open."""
 
 from __future__ import annotations
 
@@ -11,20 +8,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from gramrun.runs.plotting.panels import (
+from gramrun.runs.panels import (
     ERROR_LABEL,
-    FONT_SIZE,
     draw_lines,
     empty_panels,
     line_style,
     put_legend,
     require,
+    styled,
 )
 
 X_LABELS = {"ratio": "Gramian batch B / embedding dimension k", "error": ERROR_LABEL}
 _TOLERANCE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
 
 
+@styled
 def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance: float) -> Figure:
     r"""Loss of MAP@10 against B/k or against the measured Gramian error: a panel for each size, epochs and k.
 
@@ -60,9 +58,9 @@ def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance:
             panel.axhline(0, color="0.35", linewidth=0.8)
             draw_lines(panel, shown, "estimator", styles, x, "percent")
             trained = f"{epochs} epoch{'s' * (epochs != 1)}"
-            panel.set_title(f"{size:,} × {size:,} items, {trained}, k = {dim}", fontsize=FONT_SIZE)
-            panel.set_xlabel(X_LABELS[x], fontsize=FONT_SIZE)
-            panel.set_ylabel("loss of MAP@10 (%)", fontsize=FONT_SIZE)
+            panel.set_title(f"{size:,} × {size:,} items, {trained}, k = {dim}")
+            panel.set_xlabel(X_LABELS[x])
+            panel.set_ylabel("loss of MAP@10 (%)")
             for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     key = {f"a loss of {tolerance:.0%}": _TOLERANCE}

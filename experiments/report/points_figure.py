@@ -1,4 +1,4 @@
-"""Numbers of methods side by side: a panel a data set, a row a method, a point for each seed."""
+"""A dot plot: a panel for each data set, a row for each method, a point for each seed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from gramrun.runs.plotting.panels import FONT_SIZE, PANEL_WIDTH, SMALL_FONT_SIZE, line_style, require
+from gramrun.runs.panels import FONT_SIZE, PANEL_WIDTH, SMALL_FONT_SIZE, line_style, require
 
 _WIDTH = 1.6 * PANEL_WIDTH
 _ROW_HEIGHT = 0.2  # inches
 _PANEL_REST = 0.65  # inches of a panel that are not rows: title and x axis
-_NEVER = 1.05  # of the limit: where what is not finite is drawn
+_NEVER = 1.05  # x position of infinite values, as a multiple of the limit
 
 
 def points_figure(
@@ -27,11 +27,11 @@ def points_figure(
 
     Args:
         frame: one row for each number, with the columns ``panel``, ``label``, ``series`` and ``value``;
-            panels and rows keep the order of first mention, from the top. What is not finite is drawn
-            hollow, behind `limit`.
-        value_label: what the numbers are.
-        limit: the end of the axis; needed where a value is not finite.
-        beyond: what the legend calls a hollow point.
+            panels and rows keep the order of first mention, from the top. Infinite values are hollow
+            points beyond `limit`.
+        value_label: the label of the x axis.
+        limit: the end of the axis; required if a value is not finite.
+        beyond: the name of hollow points in the legend.
 
     Raises:
         InputError: if the frame is empty or lacks a column.
@@ -68,7 +68,7 @@ def _draw_panel(
     labels = list(frame["label"].unique())
     present = [name for name in styles if name in set(frame["series"])]
     for (row, name), values in frame.groupby(["label", "series"], sort=False)["value"]:
-        # Two series of one row stand a little apart.
+        # Series of one row are drawn a little apart.
         shared = [s for s in present if s in set(frame.loc[frame["label"] == row, "series"])]
         y = labels.index(row) + 0.3 * (shared.index(str(name)) - (len(shared) - 1) / 2)
         _draw_points(axis, list(values), y, styles[str(name)], limit)
@@ -92,7 +92,7 @@ def _draw_points(
 
 
 def _put_legend(figure: Figure, styles: Mapping[str, dict[str, Any]]) -> None:
-    """The legend above the panels, where it covers no data; the figure grows by its height."""
+    """Put the legend above the panels and increase the figure's height by its own."""
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     figure.legend(
         handles=handles if len(handles) > 1 else [],

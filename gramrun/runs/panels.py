@@ -1,8 +1,8 @@
-"""What all figures share: the grid of panels, lines with bands, the legend, and writing to a file.
+"""Shared parts of all figures: the style, the grid of panels, lines with bands, the legend, saving.
 
-Panels are as wide as one column of a two-column page. A line is the mean over seeds and its band spans
-their minimum and maximum; the legend says so. Lines differ in colour (Okabe and Ito's palette,
-https://jfly.uni-koeln.de/color/, safe for colour-blind readers), dash pattern and marker.
+A panel is as wide as one column of a two-column page. A line is the mean over seeds and its band spans the
+minimum to the maximum. Lines differ in colour (Okabe and Ito's palette, https://jfly.uni-koeln.de/color/,
+safe for colour-blind readers), dash pattern and marker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,53 +27,63 @@ from gramrun.base.files import remove_orphans
 
 PANEL_WIDTH = 3.3  # inches: one column of a two-column page
 PANEL_HEIGHT = 2.2
-FONT_SIZE = 8.0  # points, in a figure that is printed at its own size
-SMALL_FONT_SIZE = 7.0
+FONT_SIZE, SMALL_FONT_SIZE = 8.0, 7.0  # points
 
-# Okabe and Ito's palette; grey stands in for their yellow, which is hard to see on white.
+# Okabe and Ito's palette, with grey instead of yellow, which is hard to see on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 6
-
 SHADE = "0.85"
+BASELINE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 1.0}
 ERROR_LABEL = r"$\|\hat{G} - G\|_F \,/\, \|G\|_F$ (relative)"
 
-SAVE_METADATA: dict[str, dict[str, None]] = {  # without the date, equal figures are equal files
-    "png": {},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
+STYLE: dict[Any, Any] = {
+    "axes.labelsize": FONT_SIZE,
+    "axes.titlesize": FONT_SIZE,
+    "legend.fontsize": SMALL_FONT_SIZE,
+    "legend.title_fontsize": SMALL_FONT_SIZE,
+    "legend.frameon": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
 }
+styled = mpl.rc_context(STYLE)  # decorates every function that draws a figure
+
+# Metadata without the date, so that equal figures are equal files.
+_METADATA: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure whole or not at all; equal figures give equal files.
+    """Write a figure, complete or not at all; equal figures give equal files.
 
     Args:
-        figure: what to write.
-        path: its suffix chooses the format: ``.png`` (300 dots per inch), ``.svg`` or ``.pdf``. Folders
-            that are missing are made.
+        figure: the figure.
+        path: ``.png`` (300 dots per inch), ``.svg`` or ``.pdf``. Missing folders are created.
 
     Raises:
-        InputError: if the suffix is another one, or the file cannot be written.
+        InputError: if the suffix is another, or the file cannot be written.
     """
     file_format = path.suffix.lower().removeprefix(".")
-    if file_format not in SAVE_METADATA:
+    if file_format not in _METADATA:
         raise InputError(f'cannot plot to {path}: end its name in .png, .svg or .pdf, not "{path.suffix}"')
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
-    # A salt makes the ids inside an SVG a function of the drawing; without it they are random.
-    settings: dict[Any, Any] = {"svg.hashsalt": "gramrun", "pdf.fonttype": 42}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_orphans(path)
-        with mpl.rc_context(settings):
-            metadata = SAVE_METADATA[file_format]
-            figure.savefig(unfinished, format=file_format, dpi=300, metadata=metadata)
+        # The salt makes the ids inside an SVG deterministic.
+        with mpl.rc_context({"svg.hashsalt": "gramrun", "pdf.fonttype": 42}):
+            figure.savefig(unfinished, format=file_format, dpi=300, metadata=_METADATA[file_format])
         os.replace(unfinished, path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(OSError):  # a read-only disk says so also of what is not there
+        with contextlib.suppress(OSError):  # a read-only disk reports missing files too
             unfinished.unlink(missing_ok=True)
 
 
@@ -81,7 +91,7 @@ def require(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Check that the frame has these columns, and a row.
 
     Raises:
-        InputError: if it has not.
+        InputError: if it does not.
     """
     missing = [column for column in columns if column not in frame.columns]
     if missing:
@@ -93,56 +103,51 @@ def require(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 def empty_panels(
     rows: int, columns: int, share_y: Literal["all", "col"], share_x: Literal["row", "none"] = "row"
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Return an empty grid. `Figure` without pyplot needs no display and leaves no global state behind."""
-    layout = ConstrainedLayoutEngine(h_pad=0.06)  # inches: a row's x label stays clear of the next row
+    """An empty grid of panels. `Figure` without pyplot needs no display and no global state."""
+    layout = ConstrainedLayoutEngine(h_pad=0.06)  # inches: keeps an x label clear of the next row
     figure = Figure(figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * rows), layout=layout)
     grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y, sharex=share_x)
     for panel in grid.flat:
-        panel.grid(visible=True, color="0.9", linewidth=0.5)
-        panel.set_axisbelow(True)
-        panel.tick_params(labelsize=SMALL_FONT_SIZE, labelleft=True, width=0.5)
-        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(which="both", labelleft=True, labelsize=SMALL_FONT_SIZE)
         panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     return figure, [list(row) for row in grid]
 
 
 def error_panels(
-    frame: pd.DataFrame, sides: Sequence[str]
-) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]], pd.DataFrame]:
-    """Empty panels of Gramian errors on a log scale: a row for each side, a column for each batch size.
+    frame: pd.DataFrame, column: str, title: str, *, descending: bool = False
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """Log-scale panels of Gramian errors: a row for each side, a column for each value of `column`.
+
+    Args:
+        frame: the errors.
+        column: such as ``batch_size``.
+        title: of a panel, formatted with the value of `column`.
+        descending: the order of the columns.
 
     Returns:
-        The figure, each panel with the rows of `frame` that belong in it, and all rows that are shown,
-        with a column ``seed``.
-
-    Raises:
-        InputError: if the frame has no row for one of ``sides``.
+        The figure, and each panel with its rows of `frame`.
     """
-    missing = [side for side in sides if side not in set(frame["side"])]
-    if missing or not sides:
-        raise InputError(f"cannot plot: no row has the side {', '.join(missing) or 'asked for'}")
-    frame = frame[frame["side"].isin(list(sides))]
-    if "seed" not in frame.columns:
-        frame = frame.assign(seed=0)
-    batch_sizes = sorted(frame["batch_size"].unique())
-    figure, axes = empty_panels(len(sides), len(batch_sizes), share_y="all")
-    names = {"left": "left Gramian $G_u$", "right": "right Gramian $G_v$"}
+    sides = [side for side in ("left", "right") if side in set(frame["side"])]
+    if not sides:
+        raise InputError("cannot plot: no row has the side left or right")
+    values = sorted(frame[column].unique(), reverse=descending)
+    figure, axes = empty_panels(len(sides), len(values), share_y="all")
     panels = []
-    for row, side in enumerate(sides):
-        for column, batch_size in enumerate(batch_sizes):
-            panel = axes[row][column]
+    for side, row in zip(sides, axes, strict=True):
+        for value, panel in zip(values, row, strict=True):
             panel.set_yscale("log", nonpositive="mask")
-            panel.set_title(f"{names.get(side, side)}, B = {batch_size}", fontsize=FONT_SIZE)
-            panel.set_xlabel("training steps", fontsize=FONT_SIZE)
-            panel.set_ylabel(ERROR_LABEL, fontsize=FONT_SIZE)
-            panels.append((panel, frame[(frame["side"] == side) & (frame["batch_size"] == batch_size)]))
-    return figure, panels, frame
+            name = {"left": "left Gramian $G_u$", "right": "right Gramian $G_v$"}[side]
+            panel.set_title(f"{name}, {title.format(value)}")
+            panel.set_xlabel("training steps")
+            panel.set_ylabel(ERROR_LABEL)
+            panels.append((panel, frame[(frame["side"] == side) & (frame[column] == value)]))
+    return figure, panels
 
 
 def draw_lines(
     panel: Axes, frame: pd.DataFrame, by: str, styles: Mapping[str, dict[str, Any]], x: str, y: str
 ) -> None:
-    """One line for each label that the frame has, with a band where there are several seeds."""
+    """Draw one line for each label that the frame has, with a band if there are several seeds."""
     for index, (label, style) in enumerate(styles.items()):
         curve = over_seeds(frame[frame[by] == label], x, y)
         if curve.empty:
@@ -159,18 +164,25 @@ def draw_lines(
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def shade_reference(panels: Sequence[tuple[Axes, pd.DataFrame]]) -> None:
-    """Grey out what lies below the reference's own standard error, where its noise hides the estimate's."""
+def shade_reference(panels: Sequence[tuple[Axes, pd.DataFrame]]) -> dict[str, dict[str, Any]]:
+    """Shade errors below the standard error of a sampled reference, which its noise hides.
+
+    Returns:
+        The entry for the legend; nothing if the reference is exact.
+    """
+    if not any((shown["reference_error"] > 0).any() for _, shown in panels):
+        return {}
     curves = [over_seeds(shown, "step", "reference_error") for _, shown in panels]
     low, _ = panels[0][0].get_ylim()
     floor = min([low, *(curve["mean"].min() / 2 for curve in curves)])
     for (panel, _), curve in zip(panels, curves, strict=True):
         panel.fill_between(curve["x"], floor, curve["mean"], color=SHADE, linewidth=0, zorder=0)
-    panels[0][0].set_ylim(bottom=floor)  # of all panels, and after all lines: it ends autoscaling
+    panels[0][0].set_ylim(bottom=floor)  # of all panels; ends autoscaling, so after all lines
+    return {"the sampled reference's own standard error": {"color": SHADE, "linewidth": 5}}
 
 
 def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Mean, least and greatest ``y`` at the steps that every seed has: a mean over fewer would jump."""
+    """Mean, minimum and maximum of ``y`` at the steps that every seed has: a mean over fewer would jump."""
     frame = frame.dropna(subset=[x, y])
     groups = frame.assign(x=frame[x]).groupby("step")
     curve = groups.agg(
@@ -179,11 +191,16 @@ def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     return curve[curve["seeds"] == frame["seed"].nunique()]
 
 
+def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A style for each distinct label, in order of first mention."""
+    return {label: line_style(index) for index, label in enumerate(dict.fromkeys(labels))}
+
+
 def line_style(index: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the line with this index; each differs between neighbours."""
+    """Colour, dashes and marker of one line; 32 consecutive lines differ."""
     return {
         "color": COLOURS[index % len(COLOURS)],
-        # Shifted at each turn of the palette, so that 32 lines differ.
+        # Shifted at each turn of the palette.
         "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)],
         "linewidth": 1.1,
         "marker": MARKERS[index % len(MARKERS)],
@@ -195,9 +212,16 @@ def line_style(index: int) -> dict[str, Any]:
 def put_legend(
     figure: Figure, styles: Mapping[str, dict[str, Any]], seeds: pd.Series[int], panel_columns: int
 ) -> None:
-    """Put the legend above the panels, where it covers no data, and make the figure taller by its height."""
+    """Put the legend above the panels, where it covers no data, and increase the figure's height by its own.
+
+    Args:
+        figure: the figure.
+        styles: label -> line style.
+        seeds: the number of seeds of each line.
+        panel_columns: the number of columns of panels.
+    """
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
-    # 0.55 em is DejaVu Sans' mean letter width; a handle and its spacing take about 5 em.
+    # DejaVu Sans' mean letter width is 0.55 em; a handle with its spacing takes about 5 em.
     entry = SMALL_FONT_SIZE * (5 + 0.55 * max(map(len, styles))) / 72
     columns = max(1, min(len(styles), int(PANEL_WIDTH * panel_columns / entry)))
     fewest, most = seeds.min(), seeds.max()
@@ -206,11 +230,8 @@ def put_legend(
         handles=handles,
         loc="outside upper center",
         ncols=columns,
-        fontsize=SMALL_FONT_SIZE,
-        frameon=False,
         handlelength=3.2,
         title=f"line: mean of {count} seeds, band: minimum to maximum" if most > 1 else None,
-        title_fontsize=SMALL_FONT_SIZE,
     )
     lines = math.ceil(len(styles) / columns) + int(most > 1)
     figure.set_figheight(figure.get_figheight() + 1.6 * SMALL_FONT_SIZE * lines / 72)
