@@ -1,9 +1,9 @@
-"""Checkpoints: one whole state a file, written atomically, loaded without running code.
+"""Checkpoints: the whole state in one file, written atomically and loaded without running code.
 
-A file is torch's own zip archive, with a CRC-32 for each member. It is written under a temporary name,
-synced, and renamed, after what the run has recorded so far is on the disk: whenever a process is killed or
-a machine stops, the newest whole checkpoint and the records before it are there, and a run that goes on from
-them ends with the bits of one that was never stopped (same machine, same number of threads).
+A file is torch's zip archive, with a CRC-32 for each member. `save` first syncs the records of the run, then
+writes under a temporary name, syncs and renames. After a kill or a crash of the machine, the newest complete
+checkpoint and the records before it are therefore on the disk. A run resumed from them ends with the same
+bits as one that was never stopped, on the same machine with the same number of threads.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
 from gramrun.runs.session import identity
 
-SCHEMA_VERSION = 2  # 2: the order of pairs by permutation.py, and learners instead of torch optimizers
+SCHEMA_VERSION = 2  # 2: another order of pairs, and learners instead of torch optimizers
 
 _log = logging.getLogger(__name__)
 
 
 class Resumable(Protocol):
-    """What is saved and restored: `gramrun.training.trainer.Trainer`."""
+    """What `save` and `restore` need of a trainer."""
 
     @property
     def model(self) -> nn.Module:
@@ -50,13 +50,13 @@ class Resumable(Protocol):
 
 
 def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
-    """Save the trainer's state, and `extra` beside it, as the checkpoint of its current step.
+    """Save the trainer's state and `extra` as the checkpoint of its current step.
 
     Raises:
-        RunError: when a parameter is not finite (such a state is no use to anyone), or the disk is full.
+        RunError: when a parameter is not finite, or the disk is full.
     """
     for name, parameter in trainer.model.named_parameters():
-        # What is not finite makes the sum so too, at a fraction of the time; a sum can overflow without it.
+        # The sum is a cheap test; it can overflow although all values are finite.
         if not torch.isfinite(parameter.sum()) and not torch.isfinite(parameter).all():
             raise RunError(f"step {trainer.step}: {name} is not finite; lower train.learning_rate")
     path = run.checkpoint_path(trainer.step)
@@ -67,26 +67,26 @@ def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
         "extra": extra,
     }
     remove_orphans_in(path.parent)
-    sync_files(run.path)  # the records up to this step first: those of a resumed run begin after it
+    sync_files(run.path)  # the records first: those of a resumed run begin after the checkpoint
     with new_file(path) as temporary:
         try:
             torch.save(state, temporary)
-        except RuntimeError as error:  # all that torch says of a disk that takes no more
+        except RuntimeError as error:  # how torch reports a full disk
             raise OSError("a write was cut short") from error
     run.drop_checkpoints(run.config.train.checkpoints_kept)
     return path
 
 
 def restore(run: Run, trainer: Resumable) -> dict[str, Any]:
-    """Bring `trainer` to the run's newest whole checkpoint; return what was saved as `extra`.
+    """Restore the newest complete checkpoint into `trainer`; return its `extra`.
 
-    Without any checkpoint the trainer stays at its start, and `extra` is empty. Newer ones, which are torn,
-    are renamed to ``.torn``, so that they count no longer among those that are kept. Of several processes
-    the first chooses the checkpoint, and all load it.
+    Without a checkpoint the trainer stays at its start, and `extra` is empty. Torn checkpoints, which are
+    newer, are renamed to ``.torn`` and no longer count for ``train.checkpoints_kept``. With several
+    processes the first one chooses the checkpoint and all load it.
 
     Raises:
-        InputError: when every checkpoint is torn, or the newest whole one belongs to another run.
-        ConfigError: when the run was made shorter than it is already.
+        InputError: when every checkpoint is torn, or the newest complete one belongs to another run.
+        ConfigError: when the checkpoint is beyond the configured number of steps.
         RunError: when the folder cannot be written.
     """
     processes = trainer.processes
@@ -113,20 +113,20 @@ def restore(run: Run, trainer: Resumable) -> dict[str, Any]:
     return dict(state["extra"])
 
 
-# What is loaded by copying it into place, however it lies in memory.
+# Parts whose `load_state_dict` copies values into place.
 _MODULES = frozenset({"model", "left_estimator", "right_estimator"})
 
 
 def _own(name: str, part: Any) -> Any:
-    """A part of the trainer's state that is no longer a view of the checkpoint's file.
+    """A part of the trainer's state that does not map the checkpoint's file.
 
-    The optimizer keeps the very tensors that it is given, and the file is the user's, to copy over or cut.
+    An optimizer keeps the tensors that it is given, and a user may replace or truncate the file.
     """
     return part if name in _MODULES else copy.deepcopy(part)
 
 
 def _warn_of_other_threads(run: Run) -> None:
-    """Sums are split among threads, and so is their rounding."""
+    """Warn that another number of threads changes the rounding of sums."""
     before, now = run.manifest.get("threads"), torch.get_num_threads()
     if before not in (None, now):
         _log.warning(
@@ -136,10 +136,10 @@ def _warn_of_other_threads(run: Run) -> None:
 
 
 def load_newest(run: Run) -> dict[str, Any] | None:
-    """Load the newest checkpoint that is whole, warning about torn ones; None where there is none.
+    """Load the newest complete checkpoint; None if there is none. Logs a warning for each torn one.
 
     Raises:
-        InputError: when there are checkpoints and every one is torn, or one belongs to another run.
+        InputError: when all checkpoints are torn, or one belongs to another run.
     """
     newest = _newest(run)
     return None if newest is None else newest[1]
@@ -151,7 +151,7 @@ def _newest(run: Run) -> tuple[Path, dict[str, Any]] | None:
         try:
             state = load(path)
         except InputError as error:
-            if not path.exists():  # a training that goes on has a newer one
+            if not path.exists():  # training goes on and has written a newer one
                 return _newest(run)
             if not isinstance(error, TornCheckpoint):
                 raise
@@ -167,7 +167,7 @@ def _newest(run: Run) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-# What zipfile and torch raise when their input is not what it should be.
+# What zipfile and torch raise for damaged files.
 _DAMAGE = (
     OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, NotImplementedError,
     pickle.UnpicklingError, zipfile.BadZipFile, zlib.error,
@@ -175,22 +175,22 @@ _DAMAGE = (
 
 
 class TornCheckpoint(InputError):
-    """A checkpoint that was cut short or changed since it was written."""
+    """A checkpoint that was cut short or changed after it was written."""
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Load one checkpoint, verifying every byte first: torch itself checks no checksum.
+    """Load one checkpoint after verifying its checksums, which torch does not.
 
     Raises:
-        TornCheckpoint: when it is torn, damaged or no checkpoint at all.
-        InputError: when another schema version wrote it.
+        TornCheckpoint: when it is torn, damaged or no checkpoint.
+        InputError: when it is missing, or has another schema version.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such checkpoint")
     torn = TornCheckpoint(f"{path}: torn or damaged checkpoint")
     try:
         with zipfile.ZipFile(path) as archive:  # torch.save writes a zip with a CRC-32 for each member
-            # torch stores its members: what is packed is another's, and may unpack to any size.
+            # torch stores members. Refuse packed ones, which may unpack to any size.
             packed = any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist())
             damaged = packed or archive.testzip() is not None
         if damaged:
@@ -214,7 +214,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _is_held(part: Any) -> bool:
-    """Whether every tensor's values are in the file: an expanded one would fill the memory when copied."""
+    """Whether the file holds all values of every tensor; a copy of an expanded one could fill the memory."""
     if isinstance(part, torch.Tensor):
         return part.layout == torch.strided and part.nbytes <= part.untyped_storage().nbytes()
     parts = part.values() if isinstance(part, dict) else part if isinstance(part, list | tuple) else ()

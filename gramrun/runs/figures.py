@@ -74,7 +74,7 @@ def _frames(runs: Sequence[Run], name: str) -> list[pd.DataFrame]:
     for run, part in zip(runs, parts, strict=True):
         if part.empty:
             file = "MAP@10" if name == "metrics" else f"{name}.csv"
-            raise InputError(f"{run.path}: no {file} yet; {_REMEDIES[name]}")
+            raise InputError(f"{run.path}: no {file}; {_REMEDIES[name]}")
     return parts
 
 

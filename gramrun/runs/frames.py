@@ -163,7 +163,10 @@ def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """Give each column its documented type, independent of the values in its rows."""
     for name in frame.columns:
         if name in INTEGERS:
-            frame[name] = frame[name].astype("int64")
+            whole = frame[name].astype("int64")
+            if (whole != frame[name]).any():
+                raise ValueError(f"{name} holds no integers")
+            frame[name] = whole
         elif frame[name].isna().all() or pd.api.types.is_integer_dtype(frame[name]):
             frame[name] = frame[name].astype("float64")
     return frame

@@ -134,11 +134,6 @@ def test_existing_runs_are_protected(gramrun, arguments, tmp_path):
     assert (code, "is not a run directory" in err) == (2, True)
 
 
-def test_the_default_place_names_data_set_config_and_seed(gramrun, arguments):
-    code, out, _ = gramrun(*arguments("exact-als", "baseline.seed=3"))
-    assert (code, "wrote runs/synthetic/exact-als-seed3: exact ALS λ=10 γ=0,0" in out) == (0, True)
-
-
 def test_what_is_refused_writes_nothing(gramrun, arguments, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "implicit", None)
     monkeypatch.delitem(sys.modules, "implicit.cpu.als", raising=False)

@@ -8,7 +8,6 @@ from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import read_json
 from gramrun.base.interruption import Interrupted
-from gramrun.config.loading import dump_config
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import checkpoints, directory, figures
 from gramrun.training.loop import fit
@@ -72,16 +71,6 @@ def test_existing_directories_are_never_overwritten(tmp_path, make_config, corpu
         start(other, config, corpus, force=True)
     (tmp_path / "empty").mkdir()
     start(tmp_path / "empty", config, corpus)
-
-
-def test_places_that_are_no_run(tmp_path):
-    with pytest.raises(InputError, match="not a run directory"):
-        runs.open_run(tmp_path)
-    with pytest.raises(InputError, match=r"manifest\.json: missing"):
-        read_json(tmp_path / "manifest.json")
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(InputError, match="damaged"):
-        read_json(tmp_path / "manifest.json")
 
 
 def resume(run, config, corpus):
@@ -268,10 +257,3 @@ def test_labels_say_what_differs(make_config):
     assert figures.labels([base, seed]) == ["SOGram α=0.1", "SOGram α=0.1"]
     assert figures.labels([base, alpha]) == ["SOGram α=0.1", "SOGram α=0.5"]
     assert figures.labels([base, gravity]) == ["SOGram α=0.1, gravity 10", "SOGram α=0.1, gravity 3"]
-
-
-def test_config_survives_the_run_directory(tmp_path, make_config, corpus):
-    config = make_config("estimator.beta=1/n", "evaluation.every=0.5 epochs")
-    run = start(tmp_path / "r", config, corpus)
-    assert (run.path / "config.yaml").read_text() == dump_config(config)
-    assert runs.open_run(run.path).config == config
