@@ -1,4 +1,4 @@
-"""RecBole atomic files (``NAME.inter``, ``NAME.user``, ``NAME.item``) -> a `Corpus`.
+"""Read RecBole atomic files (``NAME.inter``, ``NAME.user``, ``NAME.item``) into a `Corpus`.
 
 An atomic file is tab-separated UTF-8 text without quoting whose header types every field:
 ``user_id:token``, ``class:token_seq``, ``rating:float``, ``embedding:float_seq``.
@@ -32,8 +32,8 @@ SUFFIXES = (".inter", ".user", ".item")
 TYPES = ("token", "token_seq", "float", "float_seq")
 # A whole-number column with fewer values than this is a category, such as a year of release.
 MAXIMUM_CATEGORIES = 1000
-# A column in which more than this share of the items differ names them (titles, addresses) and can
-# teach nothing that the id does not.
+# A column with distinct values for more than this share of the items (titles, addresses) names them, and
+# adds nothing to the id.
 READABLE_SHARE = 0.5
 
 _logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def find(source: Path, name: str | None = None) -> RawFiles:
 
     Args:
         source: a folder or a zip with the files, or a folder with the folder `name` in it.
-        name: the name that the files have before the dot; may be left out where there is one ``.inter``.
+        name: the name of the files before the dot; optional if there is one ``.inter``.
 
     Returns:
         ``NAME.inter`` and, where there are such, ``NAME.user`` and ``NAME.item``.
@@ -92,7 +92,7 @@ def read(files: RawFiles) -> Corpus:
         ``items_without_row``, ``items_without_interaction`` and ``item_fields_ignored``.
 
     Raises:
-        InputError: a file is missing, or a line is not what its header says.
+        InputError: a file is missing, or a line does not follow its header.
     """
     name = next(file for file in files.files if file.endswith(".inter")).removesuffix(".inter")
     inter = _table(files, f"{name}.inter")
@@ -130,7 +130,7 @@ def read(files: RawFiles) -> Corpus:
 
 
 class _Table:
-    """One atomic file: its typed header, and its lines."""
+    """One atomic file: its typed header and its lines."""
 
     def __init__(self, place: str, data: bytes) -> None:
         header, _, body = clean_text(place, data, "utf-8").partition(b"\n")
@@ -140,7 +140,7 @@ class _Table:
             if not field or kind not in TYPES:
                 raise line_error(place, 1, f"{column!r} is not FIELD:TYPE with a type of {', '.join(TYPES)}")
             if field in self.types:
-                raise line_error(place, 1, f"the field {field!r} stands twice", "rename one of them")
+                raise line_error(place, 1, f"the field {field!r} occurs twice", "rename one of them")
             self.types[field] = kind
         self.text = TextTable(place, body, "\t", tuple(self.types), first_line=2)
 
@@ -164,7 +164,7 @@ def _pair_fields(inter: _Table) -> tuple[str, str]:
 
 
 def _encode(table: _Table, frame: pd.DataFrame, field: str) -> tuple[np.ndarray, list[str]]:
-    """Number the ids of a column. Gives int32 codes, shape (rows,), and the ids in order."""
+    """Number the ids of a column: int32 codes, shape (rows,), and the ids in order."""
     codes, found = pd.factorize(frame[field])
     keys = [str(key) for key in found]
     if "" in keys:
@@ -223,7 +223,7 @@ def _side(
 
 
 def _rows_of(table: _Table, item: str, id_field: str, keys: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Give the fields of each of `keys` in their order, as text; empty text where there is no row."""
+    """The fields of each of `keys`, in their order, as text; empty text for a key without a row."""
     if id_field not in table.types:
         raise line_error(
             table.text.place, 1, f"has no field {id_field!r} as .inter has", "rename the id field"
@@ -232,8 +232,8 @@ def _rows_of(table: _Table, item: str, id_field: str, keys: list[str]) -> tuple[
     repeated = frame[id_field].duplicated().to_numpy()
     if repeated.any():
         row = int(repeated.argmax())
-        raise table.text.error(row, f"{id_field} {frame[id_field][row]!r} stands in an earlier line too")
-    # Numbers are checked while the line is known, before rows are left out and put in order.
+        raise table.text.error(row, f"{id_field} {frame[id_field][row]!r} occurs in an earlier line too")
+    # Check numbers before rows are dropped and reordered, so that an error knows its line.
     for field in (field for field, kind in table.types.items() if kind == "float"):
         _check_float(table, field, frame[field])
     frame = frame.set_index(id_field)
@@ -254,19 +254,19 @@ def _check_float(table: _Table, field: str, values: pd.Series[str]) -> None:
 
 
 def _categories(table: _Table, field: str, values: pd.Series[str]) -> list[str] | None:
-    """Write whole numbers as text, or give None where these numbers are no categories."""
+    """Whole numbers as text, or None if these numbers are no categories."""
     numbers = pd.to_numeric(values, errors="coerce")
     present = numbers.dropna()
-    exact = (present % 1 == 0) & (present.abs() < 2**53)  # beyond, two numbers may be one float64
+    exact = (present % 1 == 0) & (present.abs() < 2**53)  # larger integers are not exact in float64
     if not exact.all() or present.nunique() >= MAXIMUM_CATEGORIES:
         return None
     return ["" if np.isnan(number) else str(int(number)) for number in numbers]
 
 
 def _file_name(table: _Table, item: str, field: str, taken: dict[str, pd.DataFrame]) -> str:
-    """Name a field's vocabulary so that it is a valid file name on every system."""
+    """A name for a field's vocabulary that is a valid file name on every system."""
     name = f"{item}.{re.sub(r'[^A-Za-z0-9_-]', '_', field)}"
-    # Some systems do not tell A from a.
+    # Some file systems ignore case.
     if name.lower() in {other.lower() for other in taken}:
         raise line_error(table.text.place, 1, f"{field!r} and another field would share a file", "rename one")
     return name

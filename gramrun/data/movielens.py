@@ -1,7 +1,7 @@
-"""MovieLens in every official layout -> a `Corpus` of users, movies and ratings.
+"""Read MovieLens, in every official layout, into a `Corpus` of users, movies and ratings.
 
-Left items are users with one feature, ``user``. Right items are the movies that are rated at least
-once, with ``movie``, ``year`` (a bag of none or one) and ``genres`` (a bag). The target is the rating.
+Left items are users with one feature, ``user``. Right items are movies with at least one rating; their
+features are ``movie``, ``year`` (a bag of none or one) and ``genres`` (a bag). The target is the rating.
 
 Source: F. M. Harper and J. A. Konstan, The MovieLens Datasets: History and Context, 2015,
 doi 10.1145/2827872; the layouts are those of the README beside each data set.
@@ -44,7 +44,7 @@ NO_GENRE = {"(no genres listed)", "unknown", ""}
 # "(1995)" at the end of a title, also as "(2006–2007)", "(2006– )", "(1995) (V)" and "(1989)(TV)".
 _YEAR = re.compile(r"\(([0-9]{4})(?:[-–][0-9]{0,4})?\s*\)(?:\s*\([A-Z]+\))?\s*$")
 _RELEASE_YEAR = re.compile(r"-([0-9]{4})$")
-_UNIT_SEPARATOR = "\x1f"  # stands for "::", since the fast parser takes one character
+_UNIT_SEPARATOR = "\x1f"  # replaces "::": the parser takes one character
 _RATING_COLUMNS = ("user id", "movie id", "rating", "timestamp")
 
 
@@ -60,16 +60,16 @@ class Movie(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How one family of MovieLens data sets is written.
+    """The file format of one family of MovieLens data sets.
 
     Attributes:
-        ratings, movies: the names of the two files that are read.
+        ratings, movies: the names of the two files.
         encoding: of both files.
         separator: between the fields of the ratings.
         header: whether the first line names the columns.
-        lowest: the lowest rating; ratings go from there to 5 in steps of the same size.
+        lowest: the lowest rating, and the step between ratings, up to 5.
         split_movie: splits one line of the movies file into id, title, genres joined by ``|``, and the
-            release date; raises ValueError that says what is wrong.
+            release date; raises ValueError with the problem.
     """
 
     ratings: str
@@ -125,8 +125,8 @@ _HEADERS = {"ratings.csv": b"userId,movieId,rating,timestamp", "movies.csv": b"m
 def read(corpus_name: str, files: RawFiles) -> Corpus:
     """Read a MovieLens data set.
 
-    Where one user rated one movie twice, the latest rating counts, and the higher of two at the same
-    second. Movies that nobody rated are left out: nothing can be learnt or measured about them.
+    If a user rated a movie twice, the latest rating counts, and the higher of two at the same second.
+    Movies without a rating are left out.
 
     Args:
         corpus_name: one of `LAYOUTS`.
@@ -138,7 +138,7 @@ def read(corpus_name: str, files: RawFiles) -> Corpus:
         ``movies_without_year`` and ``movies_without_genres``.
 
     Raises:
-        InputError: a file is missing, or a line is not what the layout says.
+        InputError: a file is missing, or a line does not follow the layout.
     """
     layout = LAYOUTS[corpus_name]
     ratings, table = _read_ratings(layout, files)
@@ -190,7 +190,7 @@ def read_movies(layout: Layout, files: RawFiles) -> list[Movie]:
     """Read the movies file of a data set, in the order of its lines.
 
     Raises:
-        InputError: the file is missing, a line is not what the layout says, or an id stands twice.
+        InputError: the file is missing, a line does not follow the layout, or an id occurs twice.
     """
     place, body, first_line = _open(layout, files, layout.movies)
     movies: dict[int, Movie] = {}
@@ -201,16 +201,16 @@ def read_movies(layout: Layout, files: RawFiles) -> list[Movie]:
             raise line_error(place, number, str(error) if line else "is empty") from error
         if movie.identifier in movies:
             earlier = movies[movie.identifier].line
-            raise line_error(place, number, f"movie id {movie.identifier} already stands in line {earlier}")
+            raise line_error(place, number, f"movie id {movie.identifier} already occurs in line {earlier}")
         movies[movie.identifier] = movie
     return list(movies.values())
 
 
 def movie_table_sha256(layout: Layout, files: RawFiles) -> str:
-    """Hash what the movies file says, not how it says it.
+    """Hash the content of the movies file, independent of its format.
 
     Mirrors keep title, year and genres but drop columns that no reader uses (100K's release dates and
-    links), so equal contents must be recognised without equal bytes.
+    links), so equal contents may differ in bytes.
 
     Returns:
         The SHA-256, in hexadecimal, of one UTF-8 line per movie in ascending order of id: id, title
@@ -224,9 +224,9 @@ def movie_table_sha256(layout: Layout, files: RawFiles) -> str:
 
 
 def content_sha256(corpus_name: str, files: RawFiles) -> dict[str, str]:
-    """Hash what decides the corpus: the ratings' bytes, and what the movies file says.
+    """Hash what determines the corpus: the bytes of the ratings, and the content of the movies file.
 
-    The official archive and a mirror of it have equal hashes, so neither makes the other's corpus stale.
+    The official archive and a mirror have equal hashes, so a corpus of one is up to date for the other.
     """
     layout = LAYOUTS[corpus_name]
     return {
@@ -264,7 +264,7 @@ def _read_ratings(layout: Layout, files: RawFiles) -> tuple[pd.DataFrame, TextTa
 
 
 def _open(layout: Layout, files: RawFiles, name: str) -> tuple[str, bytes, int]:
-    """Give the place of a file, its lines after the header, and the number of the first of them."""
+    """The name of a file in messages, its lines after the header, and the number of the first one."""
     place = files.place(name)
     if name not in files.files:
         raise InputError(f"{place}: is missing; give the folder or zip that holds it")

@@ -1,4 +1,4 @@
-"""``gramrun prepare``: raw files → corpus → shards, doing nothing where nothing changed."""
+"""``gramrun prepare``: raw files → corpus → shards. Does nothing if inputs and settings are unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gramrun.data.background import start_thread
 from gramrun.data.registry import Found
 from gramrun.data.split import tuning_seed, without_validation
 
-PARSER_VERSION = 1  # raise when any reader gives another corpus from the same files
+PARSER_VERSION = 1  # increase when a reader gives another corpus from the same files
 
 
 def prepare_corpus(
@@ -31,7 +31,7 @@ def prepare_corpus(
     Args:
         name: one of `corpora.CORPORA`.
         output: the folder of the shards.
-        source: where the raw files are; None to search and download.
+        source: the place of the raw files; None to search and download.
         overrides: ``--set`` settings of `PrepareConfig`.
         force: replace a prepared corpus that differs.
 
@@ -53,7 +53,7 @@ def prepare_corpus(
         return _existing(output, origin()["fingerprint"]), False
     try:
         with locked(output):
-            if _is_occupied(output, force):  # since another process has prepared it, a moment ago
+            if _is_occupied(output, force):  # another process prepared it while this one waited
                 return _existing(output, origin()["fingerprint"]), False
             corpus = found.read()
             if config.split.tuning_fraction is not None:
@@ -62,13 +62,13 @@ def prepare_corpus(
             manifest = shards.write_corpus(
                 corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin()
             )
-    except RunError as error:  # nothing ran yet: what cannot be used is the place
+    except RunError as error:  # the output cannot be written: an input error
         raise InputError(f"{error}; make room, or choose another --output") from error
     return manifest, True
 
 
 def describe(manifest: Mapping[str, Any]) -> list[str]:
-    """Lines that say what was read and dropped and, of a wiki, its row of the paper's table of corpora."""
+    """Lines with the counts of what was read and dropped and, for a wiki, its row of the corpus table."""
     lines = [f"  {name.replace('_', ' ')}: {value:,}" for name, value in manifest["counts"].items()]
     if "pages" in manifest["corpus"]:
         columns = {name: manifest["corpus"][name] for name in ("pages", "links", "ngrams", "categories")}
@@ -78,8 +78,8 @@ def describe(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> dict[str, Any]:
-    """Provenance for the manifest, with the fingerprint of everything that decides the shards."""
-    # Settings that are null are left out, so that a new one does not make every prepared corpus another.
+    """Provenance for the manifest, with a fingerprint of everything that determines the shards."""
+    # Without null settings: a new optional setting keeps the fingerprint of every prepared corpus.
     settings = config.model_dump(mode="json", include={"split", *found.sections}, exclude_none=True)
     settings["split"]["validation_fraction"] = fraction
     deciding: Mapping[str, Any] = {
@@ -94,10 +94,10 @@ def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> 
 
 
 def _is_occupied(output: Path, force: bool) -> bool:
-    """Whether a prepared corpus lies at `output` that is not to be replaced.
+    """Whether `output` holds a prepared corpus that must not be replaced.
 
     Raises:
-        InputError: something else lies there, or nothing can be written there.
+        InputError: `output` holds something else, or cannot be written.
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         place = next(folder for folder in (output, *output.absolute().parents) if folder.exists())

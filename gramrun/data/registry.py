@@ -1,4 +1,4 @@
-"""The corpora that `gramrun prepare` knows: for each family, how its raw data are found and read."""
+"""The registry of corpora for `gramrun prepare`: how each one's raw data are found and read."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Found:
     """Raw data that were found.
 
     Attributes:
-        read: reads them.
-        inputs: what they are: gives a checksum by name, after reading the files once.
-        sections: the sections of `PrepareConfig` that decide what is read, beside ``split``.
-        validation_fraction: where the configuration names none.
-        origin: where they come from, for the manifest.
+        read: reads them into a corpus.
+        inputs: returns the checksums of the files by name; reads the files once.
+        sections: the sections of `PrepareConfig`, beside ``split``, that change the corpus.
+        validation_fraction: used if the configuration gives none.
+        origin: source and verification, for the manifest.
     """
 
     read: Callable[[], Corpus]
@@ -61,8 +61,8 @@ def find(name: str, config: PrepareConfig, source: Path | None) -> Found:
 
     Args:
         name: one of `CORPORA`.
-        config: what ``--set`` says.
-        source: where the raw data are; None to search.
+        config: the settings of ``--set``.
+        source: the place of the raw data; None to search for them.
 
     Raises:
         InputError: there is no such corpus, or its raw data cannot be used.
@@ -91,7 +91,7 @@ def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
 
 
 def _shortfall(name: str, corpus: Corpus) -> str:
-    """Say so where ratings are missing: a file cut off between two lines reads like a whole one."""
+    """A note if ratings are missing: a file cut off between two lines looks like a complete one."""
     official, read = movielens_files.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
     return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
 
@@ -163,7 +163,7 @@ def _refuse(name: str, source: Path | None) -> None:
 
 
 def _tables(config: PrepareConfig) -> tuple[str, ...]:
-    """The tables that the settings need."""
+    """The tables that these settings need."""
     unused = () if config.wikipedia.categories else ("categorylinks", "page_props")
     return tuple(table for table in TABLES if table not in unused)
 
@@ -191,14 +191,7 @@ def _wiki_found(
     config: PrepareConfig,
     origin: Mapping[str, Any],
 ) -> Found:
-    """What all dumps have in common: their checksums, and a progress bar over their bytes.
-
-    Args:
-        wiki: opens the dump; its argument gets how many bytes have been read since it was last called.
-        files: what will be read, by the names under which the checksums are kept.
-        config: what ``--set`` says.
-        origin: for the manifest.
-    """
+    """A dump of `files`, with their checksums and a progress bar; `wiki` opens it, given a byte counter."""
 
     def inputs() -> dict[str, str]:
         return {name: sha256_of(file) for name, file in files.items()}

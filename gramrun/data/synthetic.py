@@ -1,12 +1,12 @@
-"""Planted two-tower corpora: pairs drawn from known embeddings, with Zipf popularity.
+"""Synthetic two-tower corpora: pairs drawn from known embeddings, with Zipf popularity.
 
-Left item x and right item y have planted vectors a_x, b_y ~ N(0, I/√r) of rank r. Each left item links to
+Left item x and right item y have vectors a_x, b_y ~ N(0, I/√r) of rank r. Each left item links to
 the top `pairs_per_left_item` right items by
 
     ⟨a_x, b_y⟩ √r + log popularity(y) + Gumbel noise,       popularity(y) ∝ (1 + rank of y)^(−exponent)
 
 which is a draw without replacement from the softmax of the first two terms. The right items' tags are the
-signs of their planted coordinates, so that features carry part of the structure.
+signs of their coordinates, so that features carry part of the structure.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def generate(
     popularity_exponent: float,
     seed: int,
 ) -> Corpus:
-    """Make a corpus; the same arguments give the same corpus.
+    """Draw a corpus; equal arguments give equal corpora.
 
     Args:
         left_items: how many left items.
         right_items: how many right items.
         pairs_per_left_item: links of each left item, at most `right_items`.
-        rank: r, the planted dimension; also the number of tags.
+        rank: r, the dimension of the vectors; also the number of tags.
         popularity_exponent: of the Zipf law; 0 for no popularity.
         seed: of everything drawn.
     """

@@ -116,7 +116,7 @@ def test_quotes_and_na_are_ordinary_text() -> None:
     [
         ("user_id\titem_id:token\na\tb\n", 1, "'user_id' is not FIELD:TYPE"),
         ("user_id:text\titem_id:token\na\tb\n", 1, "'user_id:text' is not FIELD:TYPE"),
-        ("a:token\ta:token\nx\ty\n", 1, "the field 'a' stands twice"),
+        ("a:token\ta:token\nx\ty\n", 1, "the field 'a' occurs twice"),
         ("user_id:token\trating:float\na\t1\n", 1, "has no two token fields"),
         ("user_id:token\titem_id:token\na\tb\na\n", 3, "has 1 field, not 2"),
         ("user_id:token\titem_id:token\na\tb\na\tb\tc\n", 3, "has 3 fields, not 2"),
@@ -137,7 +137,7 @@ def test_refuses_bad_interactions(inter: str, line: int, problem: str) -> None:
 @pytest.mark.parametrize(
     ("item", "line", "problem"),
     [
-        ("item_id:token\tyear:float\n9\t1999\n9\t2000\n", 3, "item_id '9' stands in an earlier line"),
+        ("item_id:token\tyear:float\n9\t1999\n9\t2000\n", 3, "item_id '9' occurs in an earlier line"),
         ("item_id:token\tyear:float\n9\tlate\n", 2, "year is 'late', not a number"),
         ("id:token\tyear:float\n9\t1999\n", 1, "has no field 'item_id'"),
         ("item_id:token\tyear:float\n9\n", 2, "has 1 field, not 2"),

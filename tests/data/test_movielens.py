@@ -192,7 +192,7 @@ def test_refuses_bad_ratings(ratings: bytes, line: int, problem: str) -> None:
 @pytest.mark.parametrize(
     ("movies", "line", "problem"),
     [
-        (b"9::A (2000)::Drama\n9::B (2000)::Drama\n", 2, "movie id 9 already stands in line 1"),
+        (b"9::A (2000)::Drama\n9::B (2000)::Drama\n", 2, "movie id 9 already occurs in line 1"),
         (b"9::A (2000)::Drama\nten::B (2000)::Drama\n", 2, "movie id is 'ten', not a whole number"),
         (b"9::A (2000)::Drama\n10::B (2000)\n", 2, "has 2 fields, not 3"),
         (b"9::A (2000)::Drama\n\n", 2, "is empty"),
