@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import Processes
-from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.split import split_corpus
 from gramrun.model import bags as kernels
 from gramrun.model.build import engine_name
 from gramrun.model.engine import PlainEngine
@@ -24,7 +24,7 @@ ROUNDINGS = 64 * np.finfo(np.float32).eps  # of a sum of at most 45 terms, times
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def pages():
     """Pages that link to pages: every table shared by both sides, bags empty, long and with repeated rows."""
     random = np.random.default_rng(0)
     count = 90
@@ -43,10 +43,7 @@ def pages(tmp_path_factory):
         pair_left=left.astype(np.int32),
         pair_right=right.astype(np.int32),
     )
-    path = tmp_path_factory.mktemp("learners") / "pages"
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(corpus, path, validation_fraction=0.1, split_seed=0, origin=origin)
-    return shards.open_corpus(path)
+    return split_corpus(corpus, 0.1)
 
 
 TOWERS = {
@@ -119,7 +116,7 @@ def test_a_static_gradient_step_reads_no_value_from_its_device(
 ):
     """PyTorch's meta device has shapes and no numbers: reading a number fails, and so does mixing devices."""
     monkeypatch.setattr(training, "choose_device", lambda name: torch.device("meta"))
-    settings = (f"data.path={pages.path}", "train.engine=static", *TOWERS[towers], *METHODS[method])
+    settings = ("train.engine=static", *TOWERS[towers], *METHODS[method])
     trainer = Trainer(make_config(*settings, "train.optimizer=adagrad"), pages)
     gradient_step = trainer.gradient_step
 
@@ -137,7 +134,6 @@ def test_a_static_gradient_step_reads_no_value_from_its_device(
 
 def _compare(make_config, pages, *settings, engine="compiled"):
     common = (
-        f"data.path={pages.path}",
         f"train.steps={STEPS}",
         "train.gravity=0.5",
         "train.learning_rate=0.02",
@@ -159,7 +155,7 @@ def test_two_threads_give_the_bits_of_one(make_config, pages, threads):
     traces = []
     for count in (1, 2, 2):
         threads(count)
-        config = make_config(f"data.path={pages.path}", "train.steps=60", *TOWERS["hidden"])
+        config = make_config("train.steps=60", *TOWERS["hidden"])
         trainer, losses = trained(config, pages)
         assert torch.get_num_threads() == count  # restored after every step
         traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))
@@ -169,7 +165,7 @@ def test_two_threads_give_the_bits_of_one(make_config, pages, threads):
 @pytest.mark.parametrize("engine", ["compiled", "plain"])
 def test_rounded_products_stay_near_the_full_ones(make_config, pages, engine):
     """bfloat16 keeps 8 bits: embeddings and the step differ by a few 2⁻⁹, and not by nothing."""
-    settings = (f"data.path={pages.path}", *TOWERS["hidden"], "train.optimizer=sgd", f"train.engine={engine}")
+    settings = (*TOWERS["hidden"], "train.optimizer=sgd", f"train.engine={engine}")
     items = torch.arange(pages.left.items)
     embeddings, changes = [], []
     for products in ("float32", "bfloat16"):

@@ -25,8 +25,8 @@ TOLERANCE = 3e-5
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    return update_loss_trace.make_corpus(tmp_path_factory.mktemp("planted") / "corpus")
+def planted():
+    return update_loss_trace.make_corpus()
 
 
 def committed():

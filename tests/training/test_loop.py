@@ -19,7 +19,6 @@ from gramrun.base.errors import ConfigError
 from gramrun.base.interruption import Interrupted
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
-from gramrun.data import shards
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
 from gramrun.training import progress as watching
@@ -81,9 +80,9 @@ def state(trainer):
 
 
 @pytest.fixture(scope="module")
-def trainer(corpus_path):
-    settings = [f"data.path={corpus_path}", "train.batch_size=64", "estimator.gramian_batch_size=32"]
-    return Trainer(load_config(RunConfig, CONFIG, settings), shards.open_corpus(corpus_path))
+def trainer(corpus):
+    settings = ["data.path=in-memory", "train.batch_size=64", "estimator.gramian_batch_size=32"]
+    return Trainer(load_config(RunConfig, CONFIG, settings), corpus)
 
 
 def due(interval, trainer, ends, begin=0):
