@@ -1,4 +1,4 @@
-"""Many byte strings in two arrays, as in Arrow: no Python object for each, and compiled code reads them."""
+"""Many byte strings in two arrays, as in Arrow, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gramrun.base.compiled import compiled
 
 
 class NotTextError(ValueError):
-    """A byte string that is not UTF-8, with its row."""
+    """A byte string is not UTF-8; `row` says which."""
 
     def __init__(self, row: int, string: bytes) -> None:
         super().__init__(f"{string!r} is not UTF-8")
@@ -33,14 +33,14 @@ class ByteStrings:
 
     @classmethod
     def of(cls, strings: Iterable[bytes]) -> ByteStrings:
-        """Make them of Python's own; for tests and small tables."""
+        """Convert Python's bytes; for tests and small tables."""
         listed = list(strings)
         lengths = np.fromiter(map(len, listed), dtype=np.int64, count=len(listed))
         return cls(offsets_of(lengths), np.frombuffer(b"".join(listed), dtype=np.uint8))
 
     @classmethod
     def concatenate(cls, parts: Sequence[ByteStrings]) -> ByteStrings:
-        """All strings of all parts, in order."""
+        """Join the strings of all parts, in order."""
         lengths = [np.diff(part.offsets) for part in parts]
         data = [part.data for part in parts]
         if not parts:
@@ -58,14 +58,14 @@ class ByteStrings:
         return ByteStrings(offsets, data)
 
     def binary(self) -> pa.Array:
-        """The same as an Arrow array (`large_binary`), without a copy."""
+        """View the strings as an Arrow array (`large_binary`), without a copy."""
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), self._buffers())
 
     def text(self) -> pa.Array:
-        """The same as an Arrow array of texts (`large_string`), without a copy.
+        """View the strings as an Arrow array of texts (`large_string`), without a copy.
 
         Raises:
-            NotTextError: one of them is not UTF-8.
+            NotTextError: a string is not UTF-8.
         """
         array = pa.LargeStringArray.from_buffers(len(self), *self._buffers()[1:])
         try:
@@ -80,7 +80,7 @@ class ByteStrings:
         return array
 
     def are_text(self) -> np.ndarray:
-        """Which of them are UTF-8: bool, shape (n,)."""
+        """Whether each string is UTF-8: bool, shape (n,)."""
         try:
             self.text()
         except NotTextError:
@@ -101,7 +101,7 @@ class ByteStrings:
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Where strings of these lengths begin and end: int64, shape (n + 1,)."""
+    """The cumulative sums of n lengths, from 0: int64, shape (n + 1,)."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

@@ -1,9 +1,8 @@
-"""The unpacked bytes of a gzip, bzip2, Zstandard or plain file, in chunks, unpacked by a second thread.
+"""Chunks of the unpacked bytes of a gzip, bzip2, Zstandard or plain file, unpacked in a second thread.
 
-The formats are told by their first bytes: RFC 1952, section 2.3.1 (gzip); RFC 8878, section 3.1.1
-(Zstandard); the magic numbers of bzip2's stream and block. Files of several members, streams or frames are
-read to the last one. gzip goes through isal, which unpacks several times faster than zlib. bzip2 is unpacked
-by one thread: its blocks could be unpacked side by side, but begin at any bit.
+The first bytes tell the format: RFC 1952, section 2.3.1 (gzip); RFC 8878, section 3.1.1 (Zstandard); the
+magic numbers of a bzip2 stream and block. Files may have several members, streams or frames. isal unpacks
+gzip several times as fast as zlib.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _MAGIC = {
 }
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _BLOCK_BYTES = 1 << 18  # of packed bytes that are read at once
-# zstandard gives all that its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
+# zstandard returns everything its input unpacks to at once, up to 128 KB for a few bytes: feed it little.
 _ZSTD_BLOCK_BYTES = 1 << 10
-_ZSTD_WINDOW_BYTES = 1 << 27  # what zstd itself takes without being asked; its memory is asked for at once
+_ZSTD_WINDOW_BYTES = 1 << 27  # the default limit of the zstd command
 
 
 class _Decompressor(Protocol):
-    """One member: the interface of `bz2.BZ2Decompressor`, which isal has too."""
+    """Unpacks one member; the interface of `bz2.BZ2Decompressor`."""
 
     @property
     def eof(self) -> bool: ...
@@ -51,7 +50,7 @@ class _Decompressor(Protocol):
 
 
 class _Zstd:
-    """One Zstandard frame under the interface of `bz2.BZ2Decompressor`, but for `max_length`."""
+    """Unpacks one Zstandard frame; ignores `max_length`."""
 
     needs_input = True
 
@@ -87,14 +86,14 @@ _DAMAGES: tuple[type[Exception], ...] = (
 def read_chunks(
     path: Path, chunk_bytes: int = CHUNK_BYTES, on_read: Callable[[int], object] | None = None
 ) -> Generator[bytes]:
-    """Give the unpacked bytes of a file; a second thread unpacks while the caller works.
+    """Yield the unpacked bytes of a file; a second thread unpacks ahead.
 
-    Closing the generator, or leaving it by an exception, ends the thread.
+    Closing the generator ends the thread.
 
     Args:
-        path: the file; gzip, bzip2 and Zstandard are told by their first bytes.
-        chunk_bytes: the largest size of a chunk (of Zstandard: about); none is empty.
-        on_read: gets, in the caller's thread, how many bytes of the file each chunk has used up.
+        path: the file.
+        chunk_bytes: the largest size of a chunk, for Zstandard approximately; no chunk is empty.
+        on_read: called in the caller's thread with the number of the file's bytes that a chunk has used.
 
     Raises:
         InputError: the file is missing, empty, cut off, damaged, or not what its name says.
@@ -108,7 +107,7 @@ def read_chunks(
 
 
 def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Give pairs of unpacked bytes and the number of the file's bytes read for them."""
+    """Yield pairs of unpacked bytes and the number of the file's bytes read for them."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -125,7 +124,7 @@ def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _packing(path: Path, file: BufferedReader) -> str | None:
-    """Tell how the file is packed, and hold it against its name."""
+    """Find the format from the first bytes, and compare it with the suffix."""
     first = _peek(path, file)
     if not first:
         raise InputError(f"{path}: is empty; download it again")
@@ -139,7 +138,7 @@ def _packing(path: Path, file: BufferedReader) -> str | None:
 
 
 def _members(path: Path, file: BufferedReader, packing: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Unpack one member after the other; zero bytes may pad the end, as gzip and tar allow."""
+    """Unpack all members; zero bytes may pad the end, as gzip and tar allow."""
     block_bytes = _ZSTD_BLOCK_BYTES if packing == "zstd" else _BLOCK_BYTES
     gathered = _Gathered(chunk_bytes)
     data = _read(path, file, block_bytes)
@@ -171,7 +170,7 @@ def _members(path: Path, file: BufferedReader, packing: str, chunk_bytes: int) -
 
 
 class _Gathered:
-    """Pieces that become one chunk."""
+    """Joins pieces to chunks."""
 
     def __init__(self, chunk_bytes: int) -> None:
         self._pieces: list[bytes] = []
@@ -179,13 +178,13 @@ class _Gathered:
         self.room = chunk_bytes
 
     def add(self, piece: bytes) -> bool:
-        """Add a piece, and say whether the chunk is full."""
+        """Add a piece; return whether the chunk is full."""
         self._pieces.append(piece)
         self.room -= len(piece)
         return self.room <= 0
 
     def take(self) -> bytes:
-        """Give the chunk, and begin the next one."""
+        """Return the chunk and start the next one."""
         chunk = b"".join(self._pieces) if len(self._pieces) != 1 else self._pieces[0]
         self._pieces.clear()
         self.room = self._chunk_bytes

@@ -1,8 +1,8 @@
-"""The page graph → a `Corpus`: what is rare left out, titles and categories as features.
+"""The page graph → a `Corpus` without rare pages, with n-grams of titles and categories as features.
 
-Both sides are the same articles, and their features share vocabularies, hence embedding tables (paper,
-Section 4.1). Of a small part of a wiki most links point to pages outside it; there the bipartite corpus keeps
-each linked title as a right item of its own, with the n-grams of its title and without categories.
+Both sides are the same articles, and their features share vocabularies and thus embedding tables (paper,
+Section 4.1). Most links of a small part of a wiki point to pages outside it. The bipartite corpus therefore
+has each linked title as a right item, with the n-grams of the title and without categories.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gramrun.data.wikipedia.title_words import title_ngrams
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What is too rare to learn from.
+    """Minimum counts.
 
     Attributes:
-        min_links: links that a page needs to stay, in and out together; of the bipartite corpus, links out
-            of a left item and into a right item. Pages go until all that are left have as many.
+        min_links: links that a page needs, in and out together; in the bipartite corpus, links out of a
+            left item and into a right item. Pages are dropped until all others have as many.
         min_ngram_count: titles that an n-gram needs.
         min_category_count: pages that a category needs.
     """
@@ -44,17 +44,17 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
 
     Args:
         wiki: the tables.
-        thresholds: what is left out.
-        categories: whether pages have their visible categories as a feature.
-        bipartite: keep links to titles that are no pages; right items are then titles.
+        thresholds: minimum counts of links, n-grams and categories.
+        categories: whether the visible categories of a page are a feature.
+        bipartite: whether right items are titles, of missing pages too, rather than pages.
 
     Returns:
-        The corpus. Articles are in ascending order of page_id, then missing pages in that of their titles.
-        `counts` says what became of every page, redirect and link. `summary` is a row of the paper's table
-        of corpora: ``pages, links, ngrams, categories``.
+        The corpus. Articles are in ascending order of page_id, missing pages follow in the order of their
+        titles. `counts` counts pages, redirects and links by what was done with them. `summary` is a row of
+        the paper's table of corpora: ``pages, links, ngrams, categories``.
 
     Raises:
-        InputError: a table is missing, damaged or contradicts itself; no link is left; a title that is kept
+        InputError: a table is missing, damaged or contradicts itself; no link is kept; a title that is kept
             is not UTF-8.
     """
     chosen = _choose(wiki, thresholds, categories=categories, bipartite=bipartite)
@@ -96,12 +96,12 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What of a graph is kept, without what is only needed to choose it.
+    """The part of a graph that is kept.
 
     Attributes:
         page_numbers: int64, shape (n,). page_id of the left pages.
-        titles: distinct ones: of the right items in their order, then of left pages that are none.
-        linked_titles: how many of them are the right items'.
+        titles: distinct titles: of the right items in order, then of left pages that are no right items.
+        linked_titles: how many of them are of right items.
         page_titles: int64, shape (n,). Each left page's row of `titles`.
         links: between items by their new numbers.
         categories, category_texts: of the left pages.
@@ -148,18 +148,18 @@ def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: 
 def _well_linked(
     graph: PageGraph, minimum: int, *, bipartite: bool
 ) -> tuple[np.ndarray, np.ndarray, SparseRows]:
-    """Drop pages with fewer than `minimum` links, until none is left, and number what stays from 0.
+    """Drop pages with fewer than `minimum` links, until there are none, and renumber the others from 0.
 
     Returns:
         Rows of the left pages (of `graph.pages`) and of the right ones (of `graph.targets`), and the links
-        between them by their new numbers, in the memory of `graph.links`, which are not to be used any more.
+        between them by their new numbers, in the memory of `graph.links`, which become invalid.
     """
     left = np.arange(len(graph.pages))
     right = np.arange(len(graph.targets))
     if bipartite:
         right = _missing_pages_by_title(graph)
     links = _renumbered(graph.links, right) if bipartite and len(right) > len(left) else graph.links
-    # Redirects have no links by now, and so are the first to go where a page needs any.
+    # Redirects have no links in the graph.
     keep_left = ~graph.pages.is_redirect
     keep_right = np.ones(len(right), dtype=bool) if bipartite else keep_left
     while True:
@@ -179,9 +179,9 @@ def _well_linked(
 
 
 def _missing_pages_by_title(graph: PageGraph) -> np.ndarray:
-    """Rows of `graph.targets`: the pages as they are, then the missing ones in ascending order of titles.
+    """Rows of `graph.targets`: the pages in order, then the missing ones in ascending order of titles.
 
-    These were numbered as they came, and so differently in another year's tables of the same graph.
+    The order of the titles does not depend on the order of the rows in the dump.
     """
     known = len(graph.pages)
     missing = np.arange(known, len(graph.targets))
@@ -190,7 +190,7 @@ def _missing_pages_by_title(graph: PageGraph) -> np.ndarray:
 
 
 def _renumbered(rows: SparseRows, columns: np.ndarray) -> SparseRows:
-    """The same rows with column ``columns[c]`` called c."""
+    """The same rows, with column ``columns[c]`` renumbered to c."""
     number = np.empty(len(columns), dtype=np.int32)
     number[columns] = np.arange(len(columns), dtype=np.int32)
     builder = RowBuilder(len(rows))
@@ -233,7 +233,7 @@ def _blanks(titles: pa.Array) -> pa.Array:
 
 
 def _keys(keys: pa.Array, **columns: np.ndarray) -> pd.DataFrame:
-    """A vocabulary, its texts held by Arrow: no Python object for each."""
+    """A vocabulary; Arrow holds the texts, without a Python object for each."""
     return pd.DataFrame({"key": pd.arrays.ArrowExtensionArray(keys), **columns})
 
 

@@ -1,7 +1,7 @@
-"""Pairs of numbers as sorted rows without duplicates: what links and memberships become.
+"""Sparse rows of sorted, distinct column numbers: links and memberships.
 
-Pairs arrive in batches, in any order. They are counted by row, scattered to their rows and sorted within
-each, with one int32 a pair beside the batches.
+Pairs arrive in batches, in any order. They are counted by row, scattered to their rows and sorted within each
+row. This takes 4 bytes per pair in addition to the batches.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import numpy as np
 from gramrun.base.compiled import compiled
 from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
 
-_BLOCK = 1 << 24  # columns that wait to be sorted, in pieces that the system takes back one by one
-_KEYS_AT_ONCE = 1 << 18  # 2 MB of them, as a core's cache holds
+_BLOCK = 1 << 24  # pairs, at least, in a block that waits to be sorted
+_KEYS_AT_ONCE = 1 << 18  # 2 MB: they fit in a core's cache
 _THREADS = min(4, os.cpu_count() or 1)
+
+_Runs = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows and lengths of runs (int32), columns (int32)
 
 
 @dataclass(frozen=True)
@@ -38,33 +40,33 @@ class SparseRows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many columns each row holds: int64, shape (rows,)."""
+        """The number of columns of each row: int64, shape (rows,)."""
         return np.diff(self.offsets)
 
     def rows(self) -> np.ndarray:
         """The row of each column: int32, shape (offsets[-1],)."""
-        rows = np.empty(len(self.columns), dtype=np.int32)
-        _fill_rows(self.offsets, rows)
-        return rows
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
 
     def column_counts(self, columns: int) -> np.ndarray:
-        """In how many rows each of `columns` columns stands: int64, shape (columns,)."""
-        return count_values(self.columns, columns)
+        """The number of rows that hold each of the columns 0, …, `columns` - 1: int64, shape (columns,)."""
+        counts = np.zeros(columns, dtype=np.int64)
+        _count(self.columns, counts)  # unlike numpy.bincount, without an int64 copy
+        return counts
 
     def take(self, rows: np.ndarray) -> SparseRows:
-        """These rows (integers, in any order, also twice), with the same columns."""
+        """The rows at these places: integers in any order, repeats allowed."""
         as_bytes = ByteStrings(4 * self.offsets, self.columns.view(np.uint8)).take(rows)
         return SparseRows(as_bytes.offsets // 4, as_bytes.data.view(np.int32))
 
     def select(
         self, kept_rows: np.ndarray, kept_columns: np.ndarray, *, in_place: bool = False
     ) -> SparseRows:
-        """Leave rows and columns out and number what stays anew, in the same order.
+        """Drop rows and columns and renumber the others in the same order.
 
         Args:
             kept_rows: bool, shape (rows,).
             kept_columns: bool, one for each column number in use.
-            in_place: write into the memory of these rows, which are not to be used any more.
+            in_place: reuse the memory of these rows, which become invalid.
         """
         if kept_rows.all() and kept_columns.all():
             return self
@@ -84,48 +86,41 @@ class RowBuilder:
 
     def __init__(self, rows: int) -> None:
         self._lengths = np.zeros(rows, dtype=np.int64)
-        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
-        self._blocks: list[np.ndarray] = []
-        self._room = 0
+        self._batches: list[_Runs] = []
+        self._blocks: list[_Runs] = []
+        self._waiting = 0
         self.pairs = 0
 
     def add(self, rows: np.ndarray, columns: np.ndarray) -> None:
-        """Take pairs: both int32, of equal shape (n,), and copied.
+        """Add pairs: both int32, of equal shape (n,), and copied.
 
-        Tables are sorted by row for the most part: what is kept of the rows is each run of equal ones.
+        Tables are mostly sorted by row, so that the rows are stored as runs of equal ones.
         """
-        run_rows, run_ends = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int32)
-        runs = _find_runs(rows, run_rows, run_ends, self._lengths)
-        self._batches.append((run_rows[:runs].copy(), run_ends[:runs].copy()))
+        run_rows, run_lengths = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int32)
+        runs = _find_runs(rows, run_rows, run_lengths, self._lengths)
+        self._batches.append((run_rows[:runs].copy(), run_lengths[:runs].copy(), columns.copy()))
         self.pairs += len(rows)
-        while len(columns):
-            if not self._room:
-                self._blocks.append(np.empty(_BLOCK, dtype=np.int32))
-                self._room = _BLOCK
-            taken = columns[: self._room]
-            start = _BLOCK - self._room
-            self._blocks[-1][start : start + len(taken)] = taken
-            self._room -= len(taken)
-            columns = columns[len(taken) :]
+        self._waiting += len(columns)
+        if self._waiting >= _BLOCK:
+            self._close_block()
+
+    def _close_block(self) -> None:
+        """Join the batches: the system takes back large arrays one by one, but not many small ones."""
+        if self._batches:
+            rows, lengths, columns = zip(*self._batches, strict=True)
+            self._blocks.append((np.concatenate(rows), np.concatenate(lengths), np.concatenate(columns)))
+        self._batches, self._waiting = [], 0
 
     def build(self) -> SparseRows:
-        """Sort what was gathered and drop duplicates; the builder is empty afterwards."""
+        """Sort the pairs and drop duplicates; the builder is empty afterwards."""
+        self._close_block()
         offsets = offsets_of(self._lengths)
         columns = np.empty(offsets[-1], dtype=np.int32)
         ends = offsets[:-1].copy()
-        position, block = _BLOCK, np.zeros(0, dtype=np.int32)
-        for run_rows, run_ends in self._batches:
-            run = start = 0
-            while run < len(run_rows):
-                if position == _BLOCK:  # the memory of one is free before the next is read
-                    block, position = self._blocks.pop(0), 0
-                run, start, position = _scatter(
-                    run_rows, run_ends, run, start, block, position, ends, columns
-                )
-        self._batches, self._blocks, self._room = [], [], 0
-        del block
+        while self._blocks:  # the memory of a block is free before the next one is read
+            _scatter(*self._blocks.pop(0), ends, columns)
         lengths = np.empty(len(self._lengths), dtype=np.int64)
-        # Parts of equally many columns, each in a thread.
+        # Parts with equally many columns, each in a thread.
         ends = np.searchsorted(offsets, np.linspace(0, offsets[-1], _THREADS + 1)[1:-1])
         bounds = [0, *ends.tolist(), len(lengths)]
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -138,36 +133,6 @@ class RowBuilder:
         return SparseRows(distinct, columns[: distinct[-1]])
 
 
-def count_values(values: np.ndarray, size: int, chosen: np.ndarray | None = None) -> np.ndarray:
-    """How often each of 0, …, size − 1 stands in `values` (int32): int64, shape (size,).
-
-    Unlike `numpy.bincount` it makes no int64 copy of the values.
-
-    Args:
-        values: shape (n,).
-        size: one more than the largest value.
-        chosen: bool, shape (n,). Which values count; all by default.
-    """
-    counts = np.zeros(size, dtype=np.int64)
-    if chosen is None:
-        _count(values, counts)
-    else:
-        _count_chosen(values, chosen, counts)
-    return counts
-
-
-@compiled
-def _count_chosen(values: np.ndarray, chosen: np.ndarray, counts: np.ndarray) -> None:
-    for position in range(len(values)):
-        counts[values[position]] += chosen[position]
-
-
-@compiled
-def _fill_rows(offsets: np.ndarray, rows: np.ndarray) -> None:
-    for row in range(len(offsets) - 1):
-        rows[offsets[row] : offsets[row + 1]] = row
-
-
 @compiled
 def _count(values: np.ndarray, counts: np.ndarray) -> None:
     for position in range(len(values)):
@@ -175,13 +140,13 @@ def _count(values: np.ndarray, counts: np.ndarray) -> None:
 
 
 @compiled
-def _find_runs(rows: np.ndarray, run_rows: np.ndarray, run_ends: np.ndarray, lengths: np.ndarray) -> int:
-    """Write the row and the end of each run of equal rows, add its length to its row's, and count runs."""
+def _find_runs(rows: np.ndarray, run_rows: np.ndarray, run_lengths: np.ndarray, lengths: np.ndarray) -> int:
+    """Write the row and length of each run of equal rows, add the length to its row's, and count runs."""
     runs, start = 0, 0
     for position in range(1, len(rows) + 1):
         if position == len(rows) or rows[position] != rows[start]:
             run_rows[runs] = rows[start]
-            run_ends[runs] = position
+            run_lengths[runs] = position - start
             lengths[rows[start]] += position - start
             runs += 1
             start = position
@@ -190,40 +155,23 @@ def _find_runs(rows: np.ndarray, run_rows: np.ndarray, run_ends: np.ndarray, len
 
 @compiled
 def _scatter(
-    run_rows: np.ndarray,
-    run_ends: np.ndarray,
-    run: int,
-    start: int,
-    block: np.ndarray,
-    position: int,
-    ends: np.ndarray,
-    columns: np.ndarray,
-) -> tuple[int, int, int]:
-    """Put the values of runs, from `start` on in the batch, where their rows end; stop with the block.
-
-    Returns:
-        The next run, how far the batch has been read, and the position in the block.
-    """
-    while run < len(run_rows):
-        row = run_rows[run]
-        count = min(run_ends[run] - start, len(block) - position)
-        place = ends[row]
-        for i in range(count):
-            columns[place + i] = block[position + i]
-        ends[row] += count
-        start += count
-        position += count
-        if start < run_ends[run]:
-            break
-        run += 1
-    return run, start, position
+    run_rows: np.ndarray, run_lengths: np.ndarray, block: np.ndarray, ends: np.ndarray, columns: np.ndarray
+) -> None:
+    """Append each run of the block to its row, which ends at ``ends[row]``."""
+    position = 0
+    for run in range(len(run_rows)):
+        row, length = run_rows[run], run_lengths[run]
+        for i in range(length):
+            columns[ends[row] + i] = block[position + i]
+        ends[row] += length
+        position += length
 
 
 def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray, first: int, last: int) -> None:
-    """Sort rows first … last − 1, each with its distinct columns in front, whose number is its length.
+    """Sort rows first, …, last - 1, move their distinct columns to the front and write how many there are.
 
-    Many rows at once, as 64-bit keys of row and column: numpy sorts these with vector instructions, ten
-    times as fast as row by row.
+    Many rows are sorted at once as 64-bit keys of row and column: numpy sorts these by vector instructions,
+    ten times as fast as row by row.
     """
     while first < last:
         end = int(np.searchsorted(offsets, offsets[first] + _KEYS_AT_ONCE, side="right")) - 1
@@ -266,7 +214,7 @@ def _take_distinct(
 
 @compiled
 def _close_gaps(offsets: np.ndarray, distinct: np.ndarray, columns: np.ndarray) -> None:
-    """Move what each row keeps from its old start to its new one, which does not lie behind."""
+    """Move the distinct columns of each row to its new start, which is never behind the old one."""
     for row in range(len(distinct) - 1):
         shift = offsets[row] - distinct[row]
         for position in range(distinct[row], distinct[row + 1]):

@@ -1,7 +1,8 @@
-"""A wiki from its SQL tables, of any year: which columns say what is read from CREATE TABLE.
+"""The tables of a wiki from SQL dumps of any year.
 
-Between 2013 and 2026 ``pagelinks`` and ``categorylinks`` moved from titles to numbers of ``linktarget``, by
-way of tables with both. Old and new tables have equally many columns, so that names alone tell them apart.
+Between 2013 and 2026 ``pagelinks`` and ``categorylinks`` changed from titles to numbers of ``linktarget``;
+the tables in between have both. Old and new tables have equally many columns, so the reader relies on the
+names in CREATE TABLE.
 
 Source: MediaWiki's manual pages of the six tables, mediawiki.org/wiki/Manual:Pagelinks_table and so on.
 """
@@ -25,10 +26,9 @@ _REDIRECT = ("rd_from", "rd_namespace", "rd_title")
 _INTERWIKI = "rd_interwiki"  # since 2010
 _PAGE_PROPS = ("pp_page", "pp_propname")
 _HIDDEN = b"hiddencat"
-# The columns that may be NULL: no other wiki, and a number that a row does not have yet. NULL reads as 0 or
-# as empty, which in any other column would be taken for a page or a title.
+# The columns that may be NULL. NULL reads as 0 or as empty, which in other columns would be a page or title.
 _NULLABLE = {_INTERWIKI, "pl_target_id", "cl_target_id"}
-# What every column that may be read must hold, as `gramrun.data.wikipedia.sql_dump.Schema` calls it.
+# The kind of each column, as in `gramrun.data.wikipedia.sql_statements.Schema`.
 _KINDS = {
     **dict.fromkeys(("page_id", "page_namespace", "page_is_redirect", "lt_id", "lt_namespace"), "integer"),
     **dict.fromkeys(("rd_from", "rd_namespace", "pl_from", "pl_namespace", "pl_target_id"), "integer"),
@@ -43,10 +43,10 @@ class SqlWiki:
 
     Args:
         name: the corpus's name.
-        origin: where the tables lie, for messages.
+        origin: the place of the tables, for messages.
         tables: the file of each table by its name: ``page``, ``pagelinks``, ``redirect``; ``linktarget``
-            where links have numbers; ``categorylinks`` and ``page_props`` for categories.
-        categories: whether categories will be asked for.
+            if links have numbers; ``categorylinks`` and ``page_props`` for categories.
+        categories: whether categories will be read.
 
     Raises:
         InputError: a table that this generation needs is missing, or lacks a column that every generation
@@ -83,7 +83,7 @@ class SqlWiki:
         )
 
     def watched(self, on_read: Callable[[int], object]) -> SqlWiki:
-        """The same tables; `on_read` gets how many bytes of a file were read since it was last called."""
+        """The same wiki; `on_read` is called with the number of bytes of a file read since its last call."""
         wiki = copy.copy(self)
         wiki._on_read = on_read
         return wiki
@@ -110,7 +110,7 @@ class SqlWiki:
             yield Redirects(_integers(source), ByTitle(_integers(namespace), _strings(title)), elsewhere)
 
     def link_targets(self) -> Iterator[LinkTargets]:
-        """All rows of ``linktarget``, where links need it."""
+        """All rows of ``linktarget``, if links need it."""
         if "linktarget" in self._columns:
             for batch in self._read("linktarget", _LINKTARGET):
                 number, namespace, title = (batch.columns[name] for name in _LINKTARGET)
@@ -134,7 +134,7 @@ class SqlWiki:
             yield _integers(batch.columns["pp_page"])[hidden]
 
     def _require(self, table: str, columns: Sequence[str], otherwise: str = "") -> tuple[str, ...]:
-        """The columns of a table, which must be there and have these."""
+        """Return the columns of a table, after checking that it is there and has these."""
         if table not in self._tables:
             raise InputError(
                 f"{self._origin}: holds no table {table}; put its dump (…-{table}.sql.gz) beside the "
@@ -158,9 +158,9 @@ class SqlWiki:
     def _link_columns(
         self, table: str, source: str, namespace: str | None, title: str, number: str
     ) -> tuple[str, str | None, str | None, str | None]:
-        """Which columns name the target: the title where there is one, the number where not, or both.
+        """Choose the columns that name the target: title, number or both.
 
-        Tables of the years in between have both; which of them is filled differs from row to row.
+        In tables with both, some rows have only the number.
         """
         columns = self._columns[table]
         titled = title in columns and (namespace is None or namespace in columns)
@@ -221,7 +221,7 @@ class SqlWiki:
 
 
 def _numbers(batch: Batch, column: str) -> np.ndarray:
-    """Numbers of ``linktarget``; NULL, which reads as 0, is none that could be there."""
+    """Numbers of ``linktarget``; -1, which no row has, for NULL."""
     numbers = _integers(batch.columns[column])
     return np.where(batch.nulls[column], -1, numbers) if column in batch.nulls else numbers
 

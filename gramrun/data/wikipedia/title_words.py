@@ -1,8 +1,8 @@
-"""Words and pairs of words in titles: the paper's n-gram features (Section 4.1), which it does not define.
+"""Words and pairs of adjacent words in titles: the n-gram features of the paper (Section 4.1).
 
-A word is a longest run of letters, marks and digits, in lower case after Unicode normalisation (NFKC). An
-n-gram is a word or two words that stand one after the other; a title has each of its n-grams once. Languages
-that are written without blanks get long words and so few n-grams that are frequent.
+The paper does not define them. Here a word is a maximal run of letters, marks and digits, in lower case after
+Unicode normalization (NFKC). An n-gram is a word or two adjacent words; a title has each of its n-grams once.
+Languages written without blanks have long words, and thus few frequent n-grams.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NOT_IN_WORDS = r"[^\p{L}\p{M}\p{N}]+"
 
 
 def title_ngrams(titles: pa.Array, minimum: int) -> tuple[SparseRows, pa.Array]:
-    """Find the n-grams (n = 1, 2) that stand in at least `minimum` titles.
+    """Find the n-grams (n = 1, 2) of at least `minimum` titles.
 
     Args:
         titles: n texts (`large_string`).
-        minimum: in how many titles an n-gram must stand.
+        minimum: the least number of titles that hold an n-gram.
 
     Returns:
-        For each title its n-grams, as rows of the second: their texts in ascending order of code points.
+        The n-grams of each title as rows of numbers, and their texts, sorted by code points.
     """
     rows, codes, words = _words(titles)
     frequent = _frequent(rows, codes, len(titles), len(words), minimum)
@@ -83,7 +83,7 @@ def _split(titles: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _frequent(rows: np.ndarray, codes: np.ndarray, titles: int, size: int, minimum: int) -> np.ndarray:
-    """Which codes stand in at least `minimum` titles: bool, shape (size,)."""
+    """Whether each code is in at least `minimum` titles: bool, shape (size,)."""
     builder = RowBuilder(titles)
     builder.add(rows, codes)
     return builder.build().column_counts(size) >= minimum

@@ -1,8 +1,8 @@
-"""MediaWiki's title rules: what stands between ``[[`` and ``]]`` → namespace and title as in the tables.
+"""MediaWiki's title rules: from the text between ``[[`` and ``]]`` to namespace and title.
 
 Reference: MediaWiki, ``MediaWikiTitleCodec::splitTitleString`` and ``Parser::handleInternalLinks2``; the
-names, prefixes and limits are its defaults. Aliases that a wiki sets for itself (``WP:`` for ``Wikipedia:``)
-do not stand in a dump: such a target counts as a title of namespace 0, where no page has it.
+names, prefixes and limits are its defaults. A dump does not contain the aliases of its wiki (``WP:`` for
+``Wikipedia:``): such a target is a title of namespace 0 that no page has.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9,'()!-]*+(?: [A-Za-z0-9,'()!-]++)*+")
 
 @dataclass(frozen=True)
 class SiteInfo:
-    """What a dump says of its wiki.
+    """The ``<siteinfo>`` of a dump.
 
     Attributes:
         version: of the export format, such as "0.11".
         name: the database's name (since version 0.9), such as "enwiki"; before, the site's name.
         namespaces: names by number, with blanks; "" for namespace 0.
         cases: per namespace "first-letter" (the first letter is always a capital) or "case-sensitive".
-        prefix: with which other wikis link here, such as "en": the first label of the wiki's own address.
+        prefix: of links from other wikis, such as "en": the first label of the wiki's address.
     """
 
     version: str
@@ -105,12 +105,12 @@ class SiteInfo:
 
 @dataclass(frozen=True)
 class Target:
-    """What a link leads to.
+    """The target of a link.
 
     Attributes:
         namespace: 0 where `interwiki` is given.
         title: as in the tables: underscores for blanks, without the namespace's name.
-        interwiki: the prefix of the other wiki that it lies in, or "".
+        interwiki: the prefix of the other wiki that has the page, or "".
     """
 
     namespace: int
@@ -119,15 +119,15 @@ class Target:
 
 
 def parse_target(raw: str, site: SiteInfo) -> Target | None:
-    """Read a link's target: all that stands before ``|`` or ``]]``.
+    """Parse the text of a link before ``|`` or ``]]``.
 
     Args:
         raw: such as ``:category:foo_bar #History``; character references and %-escapes are decoded.
-        site: the wiki that the link stands in; its own prefix (``en:`` in the English one) leads home.
+        site: the wiki with the link; its own prefix (``en:`` in the English one) is dropped.
 
     Returns:
-        The target, or None where MediaWiki makes no link to another page of it: a section alone, a URL, a
-        title that is empty, too long or holds what no title may hold.
+        The target, or None if MediaWiki makes no link to another page: for a section alone, a URL, or a
+        title that is empty, too long or has a character that titles must not have.
     """
     if _PLAIN.fullmatch(raw) and len(raw) <= MAXIMUM_TITLE_BYTES:
         return Target(0, _capitalised(raw.replace(" ", "_"), 0, site))

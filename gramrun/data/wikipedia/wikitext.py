@@ -1,17 +1,17 @@
 r"""The links, categories and redirects of a page's wikitext, as MediaWiki registers them.
 
-What counts, by the order in which MediaWiki works:
+The rules, in the order in which MediaWiki applies them:
 
-- Comments and ``<includeonly>`` are taken out; what stands in ``<nowiki>``, ``<pre>``, ``<math>``,
-  ``<syntaxhighlight>`` and their like is no wikitext. A tag without its end is text; a comment without its
-  end goes on to the end of the page.
+- Comments and ``<includeonly>`` are removed. The content of ``<nowiki>``, ``<pre>``, ``<math>``,
+  ``<syntaxhighlight>`` and similar tags is not wikitext. A tag that is not closed is text; a comment that is
+  not closed goes on to the end of the page.
 - A link is ``[[target]]`` or ``[[target|label]]``, and its ``]]`` comes before the next ``[[``: of
   ``[[a|b [[c]] d]]`` only ``c`` is one. Only a picture's caption may hold links.
 - A target with a line break or one of ``[ ] { } < >`` is none; so ``{{templates}}`` cannot be targets. They
   are not expanded; links in their arguments count, links that only their expansion holds cannot.
 - ``[[Category:x]]`` makes the page a member, ``[[:Category:x]]`` is a link.
 
-`mwparserfromhell` builds a tree of all markup, which takes two orders of magnitude longer than the two
+`mwparserfromhell` builds a tree of all markup, which takes a hundred times as long as the two
 regular expressions here (``results/reference/bench/wikitext_speed.md``); the tests compare page by page.
 
 Reference: MediaWiki, ``Preprocessor``, ``Parser::handleInternalLinks2``, ``WikitextContentHandler``.
@@ -33,12 +33,12 @@ _TAGS = (
 )
 _OPENING = re.compile(rf"<(?:!--|({_TAGS})(?=\s|/?>))", re.IGNORECASE)
 _CLOSING = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in _TAGS.split("|")}
-# Stands for what is no wikitext: no title may hold it, a label may. MediaWiki's own markers begin with it.
+# Replaces text that is not wikitext. Labels may hold it, titles may not. MediaWiki's markers begin with it.
 _MARKER = "\x7f"
 
 _TARGET = r"([^\[\]{}|<>\x00-\x1f\x7f]++)"
 _LABEL = r"\|(?!\]\])[^\[\]]*+(?:\](?!\])[^\[\]]*+|\[(?!\[)[^\[\]]*+)*+"
-# Every `[[` is consumed, link or not: that is how MediaWiki cuts a text, and it keeps the time linear.
+# Consumes every `[[`, link or not, as MediaWiki does; this keeps the time linear.
 _LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+\]\])?+")
 _LINK_OR_PICTURE = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+(\]\]|(?=\[\[)))?+")
 # The word is `redirect` or the wiki's own for it (#WEITERLEITUNG, #重定向), all of them one word.
@@ -47,45 +47,45 @@ _REDIRECT = re.compile(r"\s*+[#＃][^\W\d_][^\s\[\]:]++\s*+(?::\s*+)?" + _FIRST_
 
 
 def find_links(text: str, site: SiteInfo) -> list[Target]:
-    """Find what a page links to within its wiki, in order, repetitions included.
+    """Find the targets of a page's links within its wiki, in order, with repetitions.
 
-    Pictures count as links to their file. Memberships in categories do not, nor do targets in other wikis
-    and in the namespaces of negative numbers (``Special:``), which have no pages.
+    A picture is a link to its file. Memberships in categories are no links, nor are targets in other wikis
+    and in namespaces with negative numbers (``Special:``), which have no pages.
     """
     targets = []
     for raw, end in _LINK_OR_PICTURE.findall(searched(text)):
         target = parse_target(raw, site) if raw else None
         if target is None or target.interwiki or target.namespace < 0 or is_membership(raw, target):
             continue
-        # Without its end before the next link it can only be a picture, whose end is not looked for.
+        # A link that does not end before the next one is a picture, or none.
         if end or (target.namespace == FILES and not raw.lstrip().startswith(":")):
             targets.append(target)
     return targets
 
 
 def find_categories(text: str, site: SiteInfo) -> list[str]:
-    """Find the titles of the categories that a page is in, in order, repetitions included."""
+    """Find the titles of the categories that a page is in, in order, with repetitions."""
     found = ((raw, parse_target(raw, site)) for raw in raw_targets(searched(text)))
     return [target.title for raw, target in found if target is not None and is_membership(raw, target)]
 
 
 def is_membership(raw: str, target: Target) -> bool:
-    """Say whether a link to `target`, written as `raw`, makes its page a member of a category."""
+    """Return whether a link to `target`, written as `raw`, makes its page a member of a category."""
     return target.namespace == CATEGORIES and not raw.lstrip().startswith(":")
 
 
 def raw_targets(wikitext: str) -> list[str]:
-    """Find what stands before ``|`` or ``]]`` in every link; "" where a ``[[`` begins none.
+    """Find the text before ``|`` or ``]]`` of every link; "" for a ``[[`` that begins none.
 
     Args:
-        wikitext: without what is not `searched`.
+        wikitext: the result of `searched`.
     """
     found: list[str] = _LINK.findall(wikitext)
     return found
 
 
 def searched(text: str) -> str:
-    """Give `text` without comments, and with a mark for each passage that is no wikitext."""
+    """Return `text` without comments, and with a marker for each passage that is not wikitext."""
     opening = _OPENING.search(text)
     if opening is None:
         return text
@@ -111,7 +111,7 @@ def searched(text: str) -> str:
 
 
 def _end_of_tag(text: str, name: str, bracket: int, unclosed: set[str]) -> int:
-    """Find where an element ends whose opening tag ends at `bracket`; 0 where it does not."""
+    """Return the end of the element whose opening tag ends at `bracket`; 0 if it is not closed."""
     if bracket == len(text):
         return 0
     if text[bracket - 1] == "/":
@@ -126,14 +126,14 @@ def _end_of_tag(text: str, name: str, bracket: int, unclosed: set[str]) -> int:
 
 
 def raw_redirect(text: str, *, flagged: bool = False) -> str | None:
-    """Find the target of a redirecting page as its text gives it.
+    """Find the target of a redirecting page in its text.
 
     Args:
         text: the wikitext.
-        flagged: the dump says that the page redirects; then the first link is taken, whatever stands before.
+        flagged: whether the dump marks the page as a redirect; then the first link is the target.
 
     Returns:
-        What stands before ``|`` or ``]]``, or None.
+        The text before ``|`` or ``]]``, or None.
     """
     found = (_FIRST_LINK.search if flagged else _REDIRECT.match)(text)
     return found[1] if found else None

@@ -1,14 +1,14 @@
-"""MediaWiki export XML, of every version since 0.3 (2005) → its pages, one by one; knows no model.
+"""The pages of a MediaWiki export XML file, of every version since 0.3 (2005), one by one.
 
-The versions differ in what they say of a page; this reader takes what is there:
+The versions differ, and the reader uses the elements that are there:
 
 - ``<ns>`` since 0.6; before, the namespace is the title's prefix, by the names in ``<siteinfo>``;
 - ``<redirect/>`` since 0.4, with the target since 0.6; before, and where the target is missing, the text;
 - ``case`` per namespace since 0.4; before, one for all;
 - ``<dbname>`` since 0.9; ``<content>`` with further texts of a page since 0.11: only the main one counts.
 
-A document type declaration never stands in a dump and is refused, and with it every entity that could
-unfold to gigabytes. So are elements nested or long without end, which a small packed file can hold.
+No dump has a document type declaration. It is refused, and with it entities that could expand to gigabytes.
+Elements that are nested too deeply or too long are refused too.
 
 Reference: https://www.mediawiki.org/xml/export-0.11.xsd and its predecessors.
 """
@@ -37,7 +37,7 @@ from gramrun.data.wikipedia.wikitext import raw_redirect
 
 __all__ = ["Page", "SiteInfo", "read_pages"]
 
-_BUFFER_BYTES = 1 << 20  # expat hands over text in pieces of this size
+_BUFFER_BYTES = 1 << 20  # the size of the pieces of text from expat
 _LARGEST_DEPTH = 100  # of elements in one another; a dump has 5
 # Of an element's text, or of a tag or comment: MediaWiki takes pages of 2 MB (``$wgMaxArticleSize``).
 _LARGEST_ELEMENT_BYTES = 64 << 20
@@ -88,12 +88,12 @@ def read_pages(
 
     Args:
         path: the file.
-        allow_cut_off: where the text ends in the middle, give the whole pages before and log a warning; a
-            packed file must be whole all the same.
-        on_read: told the number of bytes of the file that each step has read.
+        allow_cut_off: whether to accept text that ends within a page: its whole pages are read, with a
+            warning. A packed file must be whole in any case.
+        on_read: called with the number of bytes of the file read since its last call.
 
     Returns:
-        What the dump says of its wiki, and its pages in the file's order; errors may come from either.
+        The site information, and an iterator over the pages in file order, which may raise too.
 
     Raises:
         InputError: the file cannot be read; is no export XML, damaged or cut off; has a document type; says
@@ -240,7 +240,7 @@ class _Document:
         return raw if raw and parse_target(raw, site) else None
 
     def _count_text(self, text: str) -> None:
-        """Count texts that are said to be there and are not: one page's can be lost, not those of all."""
+        """Count texts that are announced but missing: one may be lost, but not all."""
         attributes = self._attributes.get("text", {})
         if attributes.get("bytes", "0") != "0" and "deleted" not in attributes:
             self._texts += 1

@@ -1,11 +1,9 @@
-"""A wiki's tables out of its export XML, in one pass: what the SQL tables hold, read from the wikitext.
+"""The tables of a wiki from its export XML, read from the wikitext in one pass.
 
-Every title is numbered when it is first met, as a page or as a target, and a link is one int32; a table
-gets its columns only when it is asked for. `gramrun.data.wikipedia.wikitext` says what counts as a link.
-
-What the tables hold and wikitext does not: links and categories that only an expanded template contains,
-among them the mark of most hidden categories. What is left out: links and categories of pages that are no
-articles, and of redirects; no corpus uses them.
+Every title, of a page or a target, gets a number when it is first met, so that a link is one int32.
+`gramrun.data.wikipedia.wikitext` defines what a link is. Templates are not expanded, so links and categories
+that only they contain are missing, among them the mark of most hidden categories. Links and categories of
+redirects and of pages in other namespaces are not read, as no corpus uses them.
 """
 
 from __future__ import annotations
@@ -36,9 +34,9 @@ from gramrun.data.wikipedia.xml_dump import Page, read_pages
 
 _logger = logging.getLogger(__name__)
 
-_NOTHING = -1  # the code of what is no link; from -2 downwards memberships, from 0 upwards links
-_CHUNK = 1 << 20  # links between two moves from growing to fixed arrays
-_REMEMBERED = 1 << 20  # targets whose code is looked up as written; then the memory is emptied
+_NOTHING = -1  # the code of text that is no link; links have codes from 0 up, memberships from -2 down
+_CHUNK = 1 << 20  # links in an array
+_REMEMBERED = 1 << 20  # targets in the cache, which is then emptied
 
 
 class XmlWiki:
@@ -56,8 +54,8 @@ class XmlWiki:
 
         Args:
             path: the file, packed or not.
-            allow_cut_off: take the whole pages of a file that ends in the middle.
-            on_read: told the number of bytes of the file that each step has read.
+            allow_cut_off: whether to read the whole pages of a file that ends within a page.
+            on_read: called with the number of bytes of the file read since its last call.
 
         Raises:
             InputError: as from `read_pages`; or two pages have one id.
@@ -83,7 +81,7 @@ class XmlWiki:
         yield Pages(numbers, self._title_namespaces[titles], self._titles.take(titles), is_redirect)
 
     def redirects(self) -> Iterator[Redirects]:
-        """Where redirecting pages lead; those whose target no page can have are left out."""
+        """The targets of redirecting pages; a redirect to an impossible title has no row."""
         sources, titles, interwiki = self._redirects
         targets = ByTitle(self._title_namespaces[titles], self._titles.take(titles))
         yield Redirects(sources, targets, interwiki)
@@ -106,7 +104,7 @@ class XmlWiki:
             yield Links(sources[kept], ByNumber(_NOTHING - 1 - codes[kept].astype(np.int64)))
 
     def hidden_categories(self) -> Iterator[np.ndarray]:
-        """page_ids of the category pages that say ``__HIDDENCAT__`` themselves."""
+        """page_ids of the category pages whose wikitext has ``__HIDDENCAT__``."""
         yield self._hidden
 
     def _refuse_double_numbers(self, path: Path) -> None:
@@ -116,9 +114,9 @@ class XmlWiki:
             raise InputError(f"{path}: holds two pages with the id {doubles[0]}; give one whole dump")
 
     def _drop_double_titles(self, path: Path) -> None:
-        """Of pages with one title keep the first that does not redirect, or else the first.
+        """Of pages with equal titles keep the first that is no redirect, or else the first.
 
-        A dump takes hours: the title of a page that is moved meanwhile comes again, as a redirect.
+        A page that is moved while the dump is written appears twice, the second time as a redirect.
         """
         numbers, titles, is_redirect = self._pages
         order = np.lexsort((is_redirect, titles))  # stable: the file's order last
@@ -138,7 +136,7 @@ class XmlWiki:
 
 
 class _Titles:
-    """Numbers for pairs of namespace and title, in the order in which they are first asked for."""
+    """Numbers pairs of namespace and title in the order in which they are first looked up."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, dict[str, int]] = {}
@@ -166,7 +164,7 @@ class _Titles:
 
 
 class _Codes(dict[str, int]):
-    """What a link's target as written comes to: a title's number, a membership or nothing."""
+    """Cache of the codes of link targets by their wikitext."""
 
     def __init__(self, site: SiteInfo, titles: _Titles) -> None:
         super().__init__()
@@ -187,7 +185,7 @@ class _Codes(dict[str, int]):
 
 
 class _Links:
-    """Sources (int64) and codes (int32) of links in chunks that do not move again."""
+    """Sources (int64) and codes (int32) of links, in chunks."""
 
     def __init__(self) -> None:
         self._chunks: list[tuple[np.ndarray, np.ndarray]] = []
@@ -214,7 +212,7 @@ class _Links:
 
 
 class _Collected:
-    """The rows of the other tables, as they grow."""
+    """Collects the rows of all tables."""
 
     def __init__(self) -> None:
         self.links = _Links()
@@ -238,11 +236,11 @@ class _Collected:
             self.hidden.append(page.number)
 
     def page_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ids (int64), titles' numbers (int32), whether they redirect (bool)."""
+        """page_ids (int64), numbers of titles (int32), and whether the pages redirect (bool)."""
         is_redirect = np.frombuffer(bytes(self._is_redirect), dtype=bool)
         return np.array(self._numbers), np.array(self._titles), is_redirect
 
     def redirect_columns(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Source pages' ids (int64), targets' titles' numbers (int64), whether in another wiki (bool)."""
+        """page_ids of sources (int64), numbers of target titles (int64), whether in another wiki (bool)."""
         rows = np.array(self._redirects, dtype=np.int64).reshape(-1, 3)
         return numbers[rows[:, 0]], rows[:, 1], rows[:, 2].astype(bool)

@@ -75,7 +75,7 @@ def test_what_is_known_of_miwiki(tmp_path):
     ("folder", "settings", "message"),
     [
         ("mojcak-randomSearcher/miwiki", [], "no table categorylinks.*wikipedia.categories=false"),
-        ("mojcak-randomSearcher", ["wikipedia.categories=false"], "several wikis .crwiki 20160111, krwiki"),
+        ("mojcak-randomSearcher", ["wikipedia.categories=false"], "several dumps .crwiki 20160111, krwiki"),
         ("dkpro-jwpl", ["wikipedia.categories=false"], "aawiki 20260101 lacks page and redirect"),
         ("Gaareth-WikiStats", ["wikipedia.categories=false"], "test 20240901 lacks redirect"),
         (

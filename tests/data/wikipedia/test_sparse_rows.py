@@ -21,7 +21,6 @@ MASKS = st.tuples(
 
 @pytest.fixture(autouse=True, params=[3, 1 << 24], ids=["small blocks", "blocks"])
 def _blocks(request):
-    """Batches end in the middle of blocks, and blocks in the middle of batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_rows, "_BLOCK", request.param)
         patch.setattr(sparse_rows, "_KEYS_AT_ONCE", request.param)
