@@ -14,7 +14,7 @@ from gramrun.gramian.schedule import AlphaSchedule
 
 __all__ = ["CHECKS", "DIM", "ESTIMATORS", "Listed", "Trajectory", "check_psd"]
 
-_FOLDER = Path(tempfile.gettempdir())  # cache files have no name, so nothing is left there
+_FOLDER = Path(tempfile.gettempdir())  # cache files are unlinked at once
 
 
 def _sagram(beta: str, cache: CacheOptions, *, project: bool = True) -> Listed:

@@ -1,8 +1,7 @@
-"""A corpus so small that every draw can be listed: expectations are finite sums here, not statistics.
+"""A corpus of four pairs and four items (item 2 has no pair), on which expectations are finite sums over all draws.
 
-Four pairs over four items, of which item 2 has no pair. A state is a pair (probability, estimator); `advance`
-follows every state by every draw, so that after t steps the states are all that can happen, and `mean` and
-`mean_square_error` are exact.
+A state is (probability, estimator). `advance` follows every state by every draw, so after t steps the states are the
+whole distribution, and `mean` and `mean_square_error` are exact.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ PAIR_ITEMS = torch.tensor([0, 0, 1, 3])
 PAIRS = len(PAIR_ITEMS)
 ITEMS = 4
 GAMMAS = [1.0, 0.5, 0.0]
-WEIGHT_ERROR = 1e-6  # item weights are float32: all that keeps these sums from float64's own precision
+WEIGHT_ERROR = 1e-6  # item weights are float32; everything else is float64
 
 State = tuple[float, GramianEstimator]
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One possible batch: its probability, its items, and its pairs where it was drawn as pairs."""
+    """A possible batch: its probability, its items, and its pairs if it was drawn as pairs."""
 
     probability: float
     items: Tensor
@@ -41,7 +40,7 @@ class Draw:
     def batch(
         self, theta: Tensor, companions: Tensor | None = None, importance: Tensor | None = None
     ) -> GramianBatch:
-        """The batch where all items' embeddings are `theta`, their companions `companions`, and so on."""
+        """The batch with the given columns of all items."""
         return GramianBatch(
             self.items,
             theta[self.items],
@@ -60,7 +59,7 @@ def embeddings(seed: int, rows: int = ITEMS, dim: int = DIM) -> Tensor:
 
 
 def weights(gamma: float) -> list[float]:
-    """w_x = f_x^γ / sum_y f_y^γ over items with pairs, in Python's own arithmetic."""
+    """w_x = f_x^γ / sum_y f_y^γ over items with pairs, in Python floats."""
     counts = [PAIR_ITEMS.tolist().count(item) for item in range(ITEMS)]
     powers = [count**gamma if count else 0.0 for count in counts]
     return [power / sum(powers) for power in powers]
@@ -88,7 +87,7 @@ def pair_draws(size: int, *, replacement: bool = True) -> list[Draw]:
 
 
 def draws(gamma: float, size: int) -> list[Draw]:
-    """Every Gramian batch that `Population.draw` can give: pairs at γ = 1, else items, each with Π w_x."""
+    """Every batch that `Population.draw` can return: pairs at γ = 1, else items, each with probability Π w_x."""
     if gamma == 1:
         return pair_draws(size)
     w = weights(gamma)
@@ -129,7 +128,7 @@ def advance(
 def observing(
     theta: Tensor, companions: Tensor | None = None, importance: Tensor | None = None
 ) -> Callable[[GramianEstimator, Draw], None]:
-    """Observe a draw under `theta`; one that looks ahead has seen it under `theta` before too."""
+    """An action for `advance`: observe a draw under `theta`."""
 
     def act(estimator: GramianEstimator, draw: Draw) -> None:
         estimator.observe(draw.batch(theta, companions, importance))

@@ -1,4 +1,4 @@
-"""Where caches lie and how exactly they are summed: bfloat16, files, and drift against the rebuild."""
+"""Caches in memory and in files, in float32 and bfloat16; the online sum and its rebuild."""
 
 import gc
 import os
@@ -57,7 +57,7 @@ def test_saga_stays_unbiased_with_rounded_caches(entry, gamma):
 
 @pytest.mark.parametrize("name", ["sag-item", "sag-pair", "saga-item", "saga-pair", "sag-pair-bfloat16"])
 def test_the_online_sum_is_the_gramian_of_the_caches(name):
-    """After every step of a wild trajectory, with companions, rebuilt or not."""
+    """At every step, with companions, rebuilt or not."""
     population = make_population(PAIRS, 7, 1.0)
     listed = contracts.ESTIMATORS[name]
     trajectory = contracts.Trajectory(population, 2, steps=20, batch=4, seed=21)
@@ -70,12 +70,11 @@ def test_the_online_sum_is_the_gramian_of_the_caches(name):
 
 @pytest.mark.parametrize(("entry", "gamma"), [("item", g) for g in GAMMAS] + [("pair", 1.0)])
 def test_a_rebuild_sums_all_its_chunks(entry, gamma, monkeypatch):
-    """Three chunks, the last of them smaller: more caches than fit in one are the rule on large corpora."""
+    """Three chunks, the last one smaller."""
     monkeypatch.setattr(sagram, "_REBUILD_CHUNK", 3 if entry == "item" else 5)
     trajectory = contracts.Trajectory(make_population(PAIRS, 7, gamma), 2, steps=1, batch=4, seed=24)
     listed = contracts.Listed("sagram", {"cache": CacheOptions(entry)})
     estimator = trajectory.start(listed.make(trajectory.population, 2))
-    # Up to float64's rounding, as a rebuild promises: not float32's, of a weight of 1/12.
     torch.testing.assert_close(estimator.cache_moments, gramian_of_caches(estimator), atol=1e-13, rtol=1e-13)
     weights = trajectory.population.item_weights.double()[:, None]
     theta, companions = trajectory.theta[0].double(), trajectory.companions.double()
@@ -86,7 +85,7 @@ def test_a_rebuild_sums_all_its_chunks(entry, gamma, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("entry", ["item", "pair"])
 def test_caches_in_a_folder_are_the_same_bits_and_leave_no_file(entry, dtype, tmp_path):
-    """The file has no name while it is in use, so that there is nothing to clean up, however the process ends."""
+    """The file is unlinked while it is in use, so nothing is left however the process ends."""
     population = make_population(PAIRS, 7, 1.0)
     trajectory = contracts.Trajectory(population, 2, steps=10, batch=4, seed=22)
     arguments = {"embedding_dim": contracts.DIM, "population": population, "companion_dim": 2}
@@ -128,7 +127,7 @@ def files(monkeypatch):
 
 
 def test_a_file_is_as_long_as_its_cache_and_has_its_room_on_the_disk_at_once(files, tmp_path):
-    """A hole would be filled later, when a full disk is a signal that kills the process, and no error."""
+    """Filling a hole on a full disk would kill the process by a signal."""
     cache_tensor(1000, 17, torch.float32, tmp_path)
     [status] = map(os.fstat, files)
     assert status.st_size == cache_bytes(1000, 17, torch.float32) == 1000 * 17 * 4
@@ -138,7 +137,7 @@ def test_a_file_is_as_long_as_its_cache_and_has_its_room_on_the_disk_at_once(fil
 
 @pytest.mark.parametrize(("entry", "entries"), [("item", 7), ("pair", 12)])
 def test_embeddings_and_companions_both_lie_in_the_folder(entry, entries, files, tmp_path):
-    """Neither is in memory, where caches of a large corpus may find no room."""
+    """Neither is held in memory."""
     make_estimator(
         "sagram",
         embedding_dim=5,

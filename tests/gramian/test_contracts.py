@@ -1,4 +1,4 @@
-"""Every listed estimator, at every γ that it is made for, with and without companions, keeps its promises."""
+"""The contracts of `gramrun.gramian.contracts`, for every listed estimator and γ, with and without companions."""
 
 import itertools
 
@@ -50,13 +50,13 @@ def test_every_estimator_is_listed():
 
 @pytest.mark.parametrize("name", ["saga-item-unprojected", "control-variate-unprojected"])
 def test_without_projection_the_cone_is_left(name):
-    """Otherwise the PSD checks of the projected forms would show nothing."""
+    """Shows that the PSD checks of the projected forms can fail."""
     assert contracts.check_psd(contracts.ESTIMATORS[name], population(1.0), 0) < -1e-3
 
 
 @pytest.mark.parametrize("name", contracts.ESTIMATORS)
 def test_only_caches_grow_with_the_corpus(name):
-    """What is saved of an estimator: O(k²) numbers, and a cache entry for each item or pair."""
+    """The saved state is O(k²) numbers, and a cache entry for each item or pair."""
     listed = contracts.ESTIMATORS[name]
     small, large = (
         {

@@ -1,4 +1,4 @@
-"""The control variate on moving trajectories: unbiased at every step, its error by its recursion, its cost.
+"""The control variate on moving trajectories: unbiased at every step, and the recursion and bound of its error.
 
 At step t every state sees every batch under θ(t−1) (looking ahead, a step earlier) and then under θ(t).
 """
@@ -123,7 +123,7 @@ def test_it_beats_sogram_where_the_items_drift_together(gamma):
 @pytest.mark.parametrize("project", [True, False])
 @pytest.mark.parametrize("source", SOURCES)
 def test_control_variate_equals_its_literal_twin(source, project):
-    """The projection shows outside only: what is carried on to the next step is not projected."""
+    """The estimate is projected; the state carried to the next step is not."""
     population = make_population(torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6]), 7, 1.0)
     trajectory = contracts.Trajectory(population, 2, steps=10, batch=4, seed=31)
     thetas = [theta.double() for theta in trajectory.theta]
@@ -155,7 +155,7 @@ def test_control_variate_equals_its_literal_twin(source, project):
 def test_a_trajectory_that_follows_the_estimate():
     """In training θ(t) depends on Ĝ(t−1). The error still has mean 0 over all runs, but not given θ(t).
 
-    Given the past, E[Ĝ(t)] − G(θ(t)) = (1 − α) e(t−1): what was wrong stays wrong for about 1/α steps. Sampling
+    Given the past, E[Ĝ(t)] − G(θ(t)) = (1 − α) e(t−1): an error lasts about 1/α steps. Sampling
     and SAGA, whose batches are fresh, are unbiased given θ(t) too.
     """
     first, second = TRAJECTORY[:2]

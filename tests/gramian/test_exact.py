@@ -1,4 +1,4 @@
-"""The exact moments are their definition, term by term; the yardstick of all other tests."""
+"""The exact moments equal their definition, term by term; the other tests compare with them."""
 
 import contracts
 import enumeration as corpus

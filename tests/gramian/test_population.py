@@ -16,7 +16,7 @@ GAMMAS = [1.0, 0.75, 0.5, 0.0]
 
 
 class Uniforms:
-    """A generator that hands out the uniforms it was given."""
+    """A generator that returns given uniforms."""
 
     def __init__(self, values):
         self.values = np.asarray(values, dtype=np.float64)
@@ -63,7 +63,7 @@ def test_drawing_reaches_each_item_exactly_by_its_weight(gamma):
 
 @pytest.mark.parametrize("gamma", [0.75, 0.5, 0.0])
 def test_the_ends_of_the_distribution_are_items_with_pairs(gamma):
-    """At 0 and at the greatest double below 1, also where the first and the last items weigh nothing."""
+    """For the uniforms 0 and 1 − 2⁻⁵³, also where the first and last items have weight 0."""
     for column in (PAIRS, PAIRS + 1, torch.arange(1, 12), torch.tensor([3])):
         population = make_population(column, int(column.max()) + 4, gamma)
         first, last = population.draw(Uniforms([0.0, math.nextafter(1, 0)]), 2)[0].tolist()

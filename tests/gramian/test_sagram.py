@@ -1,4 +1,4 @@
-"""SAGram against its literal twin, Proposition 2, and what a cache per item shares with a cache per pair."""
+"""SAGram equals its literal twin; Proposition 2; caches per item and per pair compared."""
 
 import contracts
 import enumeration as corpus
@@ -26,7 +26,7 @@ def test_sagram_equals_its_literal_twin(entry, gamma, beta, project, companion_d
     trajectory = contracts.Trajectory(make_population(PAIRS, 7, 1.0), companion_dim, 12, 8, seed=11)
     thetas = [theta.double() for theta in trajectory.theta]
     companions = torch.zeros(7, 0) if trajectory.companions is None else trajectory.companions
-    # Companions that move too, as those of a learned side would: a frozen ĉ would not be noticed otherwise.
+    # Companions move too, so that a stale ĉ is noticed.
     moving = [companions.double() * (1 + t) for t in trajectory.steps]
     fast = make_estimator(
         "sagram",

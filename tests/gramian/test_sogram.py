@@ -1,4 +1,4 @@
-"""Proposition 5 and the mended starts: mean and variance over every sequence of draws, weights one by one."""
+"""Proposition 5 and the unbiased starts: mean and variance over every sequence of draws, and each batch's weight."""
 
 import itertools
 
@@ -112,7 +112,7 @@ def expected_weights(form, t):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_weights_of_a_moving_trajectory(form):
-    """Each batch's weight; they sum to 1 in every form but the paper's, which lacks (1−α)^t."""
+    """The weights sum to 1 in every form but the paper's, where they sum to 1 − (1−α)^t."""
     for t, weights in enumerate(read_weights(make(form, 1.0, dim=STEPS + 1), STEPS), start=1):
         assert weights == pytest.approx(expected_weights(form, t), abs=1e-7)
         assert sum(weights) == pytest.approx(1 - Q**t if form == "zero start" else 1, abs=1e-7)
@@ -121,7 +121,7 @@ def test_weights_of_a_moving_trajectory(form):
 
 
 def test_a_table_is_followed():
-    """{1: 1, 3: 0.5, 6: 0.1}: the greatest step that has come decides."""
+    """{1: 1, 3: 0.5, 6: 0.1}: the rate of the latest step listed applies."""
     table = {6: 0.1, 1: 1.0, 3: 0.5}
     rates = [1.0, 1.0, 0.5, 0.5, 0.5, 0.1, 0.1, 0.1]
     schedule = AlphaSchedule(0.01, table)
@@ -156,7 +156,7 @@ def test_sogram_with_alpha_one_is_sampling(companions):
 
 
 def test_proposition_5_variance_bound_is_approached_and_never_passed():
-    """Over many steps the sum of squared weights, read off the estimator, grows to α/(2−α)."""
+    """The sum of squared weights, read off the estimator, grows to α/(2−α)."""
     alpha, steps = 0.2, 60
     estimator = corpus.make("sogram", 1.0, dim=steps + 1, schedule=AlphaSchedule(alpha))
     squares = [sum(w * w for w in weights) for weights in read_weights(estimator, steps)]
@@ -190,7 +190,7 @@ def test_proposition_5_on_a_moving_trajectory(gamma, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_an_exact_start_begins_at_the_gramian(form):
-    """`start` may be called on every estimator; the zero start stays one."""
+    """`start` changes no other form."""
     estimator = corpus.started(make(form, 1.0, companion_dim=2), embeddings(1), embeddings(2, dim=2))
     expected = definition(embeddings(1), 1.0, embeddings(2, dim=2)) * (form == "exact start")
     torch.testing.assert_close(estimator.moments, expected, atol=WEIGHT_ERROR, rtol=0)

@@ -1,4 +1,4 @@
-"""The Taylor softmax against its literal sums, and the bias that a noisy partition function brings."""
+"""The Taylor softmax equals its literal sums; the bias of the logarithm of a noisy partition function."""
 
 import itertools
 import math
@@ -193,7 +193,7 @@ def test_the_bias_of_the_gradient_is_of_the_order_of_the_variance(size, gamma):
 
 
 def test_estimates_below_a_half_are_clamped():
-    """An excursion of the statistics, which no sampled batch can make: Z = ½, no gradient, no NaN."""
+    """Statistics that no sampled batch has give Z = ½, no gradient and no NaN."""
     u = torch.tensor([[1.0, 0.0], [0.1, 0.0]], requires_grad=True)
     z = taylor_softmax.partition(u, torch.tensor([-4.0, 0.0]), torch.zeros(2, 2))
     assert z.tolist() == pytest.approx([0.5, 0.6])

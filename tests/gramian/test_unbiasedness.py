@@ -1,6 +1,6 @@
 """Proposition 3 and its relatives: the mean of the moments over every possible batch, weighted by its probability.
 
-Companions ride along in all of it, so that Ĥ is covered with Ĝ.
+All have companions, so Ĥ is tested with Ĝ.
 """
 
 import itertools
@@ -59,13 +59,13 @@ def test_batches_of_pairs_with_importance_are_unbiased(name, gamma, replacement)
 
 
 def test_batches_of_pairs_without_importance_are_biased_under_another_gamma():
-    """Otherwise the test above could not fail."""
+    """Shows that the test above can fail."""
     states = advance([(1.0, make("sampling", 0.0))], corpus.pair_draws(2), observing(THETA, COMPANIONS))
     assert (mean(states) - definition(THETA, 0.0, COMPANIONS)).abs().max() > 0.05
 
 
 def test_sag_is_biased_by_the_age_of_its_caches():
-    """β = 1/n, one draw: E Ĝ = Ŝ + (G − Ŝ)/n with caches per pair. Only 1/n of the gap is made up."""
+    """β = 1/n, one draw: E Ĝ = Ŝ + (G − Ŝ)/n with caches per pair. Only 1/n of the gap is closed."""
     before = make("sagram", 1.0, "pair", beta="1/n")
     gap = definition(THETA, 1.0, COMPANIONS) - before.cache_moments
     states = advance([(1.0, before)], corpus.pair_draws(1), observing(THETA, COMPANIONS))
@@ -94,8 +94,7 @@ def terms(gamma):
 def test_the_previous_batch_lacks_the_current_pairs(gamma):
     """Within an epoch E[Ĝ | i in the current batch] = (n G − term_i)/(n − 1) = G + (G − term_i)/(n − 1).
 
-    A permutation puts i into one place only, and the previous batch is a uniform choice among the n − 1 others:
-    a dependence of order 1/n, for every batch size and γ.
+    The previous batch is a uniform choice among the n − 1 other pairs, so the dependence is of order 1/n.
     """
     exact, term = definition(THETA, gamma), terms(gamma)
     held = {i: [] for i in range(corpus.PAIRS)}
