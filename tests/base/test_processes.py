@@ -179,7 +179,7 @@ def status(run):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
 def test_stopped_in_every_way_and_resumed(trained, make_config, tmp_path):
-    """Ctrl-C saves once; the death of one process ends all by one line; a kill of all is survived too."""
+    """Ctrl-C saves once; the death of one process ends all with one line; both runs resume to the same bits."""
     run, config = tmp_path / "run", tmp_path / "config.yaml"
     straight, _ = trained(make_config, "stopped")
     config.write_text(dump_config(make_config(*VARIANTS["stopped"])))
@@ -197,12 +197,6 @@ def test_stopped_in_every_way_and_resumed(trained, make_config, tmp_path):
     (line,) = lines_of_gramrun(process)
     assert line.startswith("gramrun: run: lost the other processes of this run")
     assert status(run) == "failed"
-
-    process = start(tmp_path, "train", "--output", "run", "--resume")
-    wait_for_a_checkpoint(process, run, checkpoints(run))
-    for pid in pids_by_rank(process).values():
-        os.kill(pid, signal.SIGKILL)
-    assert lines_of_gramrun(process) == []
 
     (line,) = lines_of_gramrun(start(tmp_path, "train", "--output", "run", "--resume"))
     assert line.startswith("wrote run: step 400")

@@ -75,32 +75,21 @@ BAD_OVERRIDES = {
     "estimator.alpah=1": "--set estimator.alpah=1: unknown key estimator.alpah; did you mean estimator.alpha?",
     "alpha=1": "--set alpha=1: unknown key alpha; did you mean estimator.alpha?",
     "estimator.alpha=0": "--set estimator.alpha=0: estimator.alpha: input should be greater than 0 (given: 0)",
-    "estimator.alpha=1.5": "estimator.alpha: input should be less than or equal to 1 (given: 1.5)",
-    "estimator.alpha=x": "estimator.alpha: input should be a valid number",
     "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram', ",
-    "train.gamma_left=1.1": "--set train.gamma_left=1.1: train.gamma_left: input should be less than or equal to 1",
-    "train.gamma_right=-0.1": "train.gamma_right: input should be greater than or equal to 0 (given: -0.1)",
     "estimator.alpha_schedule={1: 1, 9: 1.5}": "estimator.alpha_schedule: alpha must lie in (0, 1], but at step 9 it is 1.5",
-    "estimator.alpha_schedule={1: 0}": "alpha must lie in (0, 1], but at step 1 it is 0",
     "estimator.alpha_schedule={5: 0.1}": "a table must begin at step 1",
     "estimator.alpha_schedule={}": "a table has whole numbers of steps and rates",
-    "estimator.alpha_schedule={1.5: 0.1}": "a table has whole numbers of steps and rates",
     "estimator.alpha_schedule={1: a}": "a table has whole numbers of steps and rates",
     "estimator.alpha_schedule=fast": "give constant, decaying, or a table of steps and rates",
     "estimator={name: sogram, debias: true, start: exact}": "debias, start: exact and alpha_schedule: decaying all correct the zero start",
-    "estimator={name: sogram, debias: true, alpha_schedule: decaying}": "all correct the zero start; choose one",
-    "estimator.alpha_schedule={1: true}": "a table has whole numbers of steps and rates",
     "estimator.alpha_schedule={1: 1, '1': 0.5}": "a table has whole numbers of steps and rates",
     "gram_error.estimators=[{name: sogram}, {name: sogram, rebuild_every: 3}]": "gram_error.estimators holds SOGram α=0.01 twice at gramian_batch_size 1024",
     "estimator={name: control-variate, batch: previous}": "control-variate needs a batch independent of the last step",
     "estimator={name: sagram, batch: previous}": "caches of SAGA need a batch drawn independently of them",
-    "estimator={name: sogram, cache: item, batch: previous}": "caches of SAGA need a batch drawn independently",
     "estimator={name: exact, batch: previous}": "exact observes the whole corpus",
     "estimator={name: none}": "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0",
     "estimator={name: sampling, batch: previous, gramian_batch_size: 7}": "gramian_batch_size must be train.batch_size",
     "train.objective=batch-softmax": "batch-softmax has no Gramians; set estimator.name: none",
-    "train.gravity=-1": "train.gravity: input should be greater than or equal to 0 (given: -1)",
-    "train.batch_size=0": "train.batch_size: input should be greater than or equal to 1",
     "train.epochs=null": "give exactly one of train.epochs and train.steps",
     "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
     "model.skip=true": "skip: true needs hidden layers",
@@ -108,21 +97,12 @@ BAD_OVERRIDES = {
     "train.prior.name=file": "train.prior: name: file needs a path; set train.prior.path",
     "train.prior.rank=3": "train.prior: rank is for name: svd only; drop it, or set train.prior.name: svd",
     "train.prior={name: svd, rank: 3, path: p.npz}": "train.prior: path is for name: file only",
-    "train.prior={name: file, rank: 3, path: p.npz}": "train.prior: rank is for name: svd only",
-    "train.prior={name: popularity, rank: 1}": "train.prior: rank is for name: svd only",
-    "train.prior={name: svd, rank: 0}": "train.prior.rank: input should be greater than or equal to 1 (given: 0)",
-    "train.prior.name=pop": "train.prior.name: input should be 'none', 'popularity', 'svd' or 'file'",
-    "train.prior=svd": "train.prior must be a section with keys of its own, not 'svd'",
-    "train.prior.rnk=3": "unknown key train.prior.rnk; did you mean train.prior.rank?",
     "data=3": "data must be a section with keys of its own, not 3",
     "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
     "data.path=": "data.path must be a path, not None",
     "estimator.rebuild_every=5 minutes": "--set estimator.rebuild_every=5 minutes: estimator.rebuild_every: minutes would let "
     "the machine's speed change the result",
-    "gram_error.every=1 minute": "gram_error.every: minutes would let the machine's speed change the result",
     "train.checkpoint_every=5 min": "nor like '1 epoch', '500 steps' or '5 minutes'",
-    "log.tensorbord=true": "unknown key log.tensorbord; did you mean log.tensorboard?",
-    "evaluation.every=1.5": "neither a number of steps nor like '1 epoch'",
     "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
     "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
     "nonsense": "--set nonsense: must look like section.key=value",
@@ -206,11 +186,6 @@ def test_an_interval_reads_back_what_it_writes(text):
     assert interval.unit == text.split()[1]
 
 
-def test_minutes_are_no_number_of_steps():
-    with pytest.raises(ValueError, match="5 minutes are no number of steps"):
-        TimedInterval.model_validate("5 minutes").steps(pairs=10, batch_size=1)
-
-
 def test_the_log_is_no_part_of_what_is_hashed(file):
     plain, logged = (load_config(RunConfig, file, [f"log.tensorboard={on}"]) for on in ("false", "true"))
     assert plain != logged
@@ -263,9 +238,6 @@ def test_baselines_have_their_own_keys(tmp_path):
     assert changed.baseline.label == "exact ALS λ=30 γ=0,0.5"
     for override, message in {
         "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
-        "baseline.gamma_left=1.5": "baseline.gamma_left: input should be less than or equal to 1 (given: 1.5)",
-        "baseline.gravity=-1": "baseline.gravity: input should be greater than or equal to 0 (given: -1)",
-        "baseline.confidence=0": "baseline.confidence: input should be greater than 0 (given: 0)",
         "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als' or 'exact-als'",
         "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
     }.items():
@@ -288,12 +260,6 @@ def test_prepare_has_its_own_keys():
 )
 def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
     assert load_config(PrepareConfig, None, [f"dump.date={setting}"]).dump.date == date
-
-
-@pytest.mark.parametrize("setting", ["2026", "20260101.5", "soon", "true"])
-def test_what_is_no_date_is_refused(setting):
-    with pytest.raises(ConfigError, match="dump.date"):
-        load_config(PrepareConfig, None, [f"dump.date={setting}"])
 
 
 def test_the_made_corpus_has_the_settings_of_the_real_one():
