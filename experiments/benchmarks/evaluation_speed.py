@@ -1,4 +1,4 @@
-"""Time of ranking: `rank_relevant` beside a bare float32 product with ``topk``, and its parts, interleaved.
+"""Time of ranking: `rank_relevant` beside a bare float32 product with ``topk``, interleaved.
 
     python -m experiments.benchmarks.evaluation_speed [--run RUN [--data DIR]] [--rounds 5] [--rows 85000]
 
@@ -30,10 +30,8 @@ from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
-from gramrun.evaluation import top_k as negatives
 from gramrun.evaluation.protocol import ranking_task
 from gramrun.evaluation.ranking import Ints, ItemSets
-from gramrun.evaluation.top_k import Negatives
 from gramrun.model.build import embed_all, make_model
 from gramrun.runs import checkpoints
 
@@ -99,51 +97,28 @@ def of_run(path: Path, data: Path | None, rows: int) -> Problem:
 
 
 def contenders(problem: Problem) -> Contenders:
-    """What is timed, by name: a function that does it for all left items."""
+    """What is timed, by name: a function that ranks for all left items."""
     left, right = problem.left, problem.right
-    ids = torch.from_numpy(problem.candidates)
-    v = right[ids]
-    chunks = [(start, left[start : start + CHUNK]) for start in range(0, len(left), CHUNK)]
-    products = torch.empty(CHUNK, -(-len(v) // 64) * 64)  # a whole number of groups
-    float64 = Negatives(v, DEPTH, CHUNK)
+    v = right[torch.from_numpy(problem.candidates)]
+    chunks = [left[start : start + CHUNK] for start in range(0, len(left), CHUNK)]
+    products = torch.empty(CHUNK, len(v))
+    depth = min(DEPTH, len(v))
 
-    def cells(start: int, u: Tensor) -> tuple[Tensor, Tensor]:
-        sets = (problem.relevant, problem.excluded)
-        pairs = zip(*(each.rows(start, start + len(u)) for each in sets), strict=True)
-        row, item = (torch.from_numpy(np.concatenate(each)) for each in pairs)
-        return ranking._candidate_cells(row, item, ids)
+    def bare() -> None:
+        for u in chunks:
+            torch.mm(u, v.T, out=products[: len(u)]).topk(depth, dim=1)
 
-    def relevant_scores(start: int, u: Tensor) -> Tensor:
-        row, item = (torch.from_numpy(each) for each in problem.relevant.rows(start, start + len(u)))
-        return ranking._pair_scores(u, right, row, item)
+    def float64() -> None:
+        for u in chunks:
+            (u.double() @ v.double().T).topk(depth, dim=1)
 
-    def product(_: int, u: Tensor) -> Tensor:
-        return torch.mm(u, v.T, out=products[: len(u), : len(v)])
+    def whole() -> None:
+        ranking.rank_relevant(
+            left, right, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK
+        )
 
-    def each(do: Callable[[int, Tensor], object]) -> Callable[[], object]:
-        def run() -> None:
-            for start, u in chunks:
-                do(start, u)
-
-        return run
-
-    parts: dict[str, Callable[[int, Tensor], object]] = {
-        BARE: lambda start, u: product(start, u).topk(min(DEPTH, len(v)), dim=1),
-        FLOAT64: lambda start, u: float64.score_all(u, cells(start, u)),
-        "part: product": product,
-        "part: masking": lambda start, u: products.__setitem__(cells(start, u), -torch.inf),
-        "part: best cells, in place of topk": lambda _, u: negatives._best_cells(
-            products[: len(u)], min(DEPTH + 8, len(v))
-        ),
-        "part: float64 scores of the relevant": relevant_scores,
-    }
-    timed: Contenders = {name: each(do) for name, do in parts.items()}
-    timed[WHOLE] = lambda: ranking.rank_relevant(
-        left, right, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK
-    )
-    if problem.embed is not None:
-        timed["beside it: embedding all items"] = problem.embed
-    return timed
+    timed: Contenders = {BARE: bare, FLOAT64: float64, WHOLE: whole}
+    return timed | ({"beside it: embedding all items": problem.embed} if problem.embed else {})
 
 
 def measure(problem: Problem, rounds: int) -> pd.DataFrame:

@@ -2,8 +2,8 @@
 
     python -m experiments.benchmarks.step_time [--workloads pages linear] [--threads 1 2] [--rounds 15]
 
-What is timed, on a made corpus of Simple Wikipedia's size with the paper's towers (``pages``), and on
-MovieLens 1M with linear towers (``linear``), each number of threads in a process of its own:
+Timed on a random corpus of Simple Wikipedia's size with the paper's towers (``pages``), and on MovieLens 1M
+with linear towers (``linear``), each number of threads in a process of its own:
 
     bare products   the step's matrix products alone, into memory that is kept: the hardware's floor
     plain PyTorch   what a user would write without this project: nn.EmbeddingBag and nn.Linear, autograd,
@@ -13,11 +13,7 @@ MovieLens 1M with linear towers (``linear``), each number of threads in a proces
     ..., previous batch     the same with estimator.batch: previous, the Gramian batch for free
     ..., bfloat16           the same with model.products: bfloat16 (linear towers have no such products)
 
-Contenders are interleaved as `experiments.benchmarks.timing` says. A second table accounts for
-the compiled step's time part by part (`experiments.benchmarks.step_parts`), and on the pages two ways to
-save more are
-priced: torch.compile for the dense layers (which needs a C++ compiler), and embedding every distinct item of
-a batch only once. Goal: 1.5 times the bare products with a Gramian batch of its own (accepted: 2.2).
+Goal: 1.5 times the bare products with a Gramian batch of its own (accepted: 2.2).
 """
 
 from __future__ import annotations
@@ -36,7 +32,6 @@ from torch import nn
 from torch.nn import functional
 
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.benchmarks.step_parts import account, distinct_items, parts_table
 from experiments.benchmarks.timing import RESULTS, apart, measure, ratio, table
 from experiments.reproduce.scheduler import gramrun
 from gramrun.base.files import write_json, write_text
@@ -59,7 +54,6 @@ CONFIGS = {
     "linear": Path("configs/movielens-1m/sogram.yaml"),
 }
 GOAL = "Goal: compiled at 1.5 times the bare products (accepted: 2.2)."
-PARTS_STEPS = 200  # over which the parts of a step are timed
 
 
 class PlainTower(nn.Module):
@@ -170,7 +164,7 @@ def trainers(config_file: Path, corpus: SplitCorpus) -> dict[str, Trainer]:
 
 
 def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) -> dict[str, Any]:
-    """Time all on one prepared corpus with so many threads: ``ms`` by contender, ``parts``, ``flops``."""
+    """Time all on one prepared corpus with so many threads: ``ms`` by contender, and ``flops``."""
     torch.set_num_threads(threads)
     corpus = open_corpus(folder)
     engines = trainers(config_file, corpus)
@@ -184,34 +178,8 @@ def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) ->
     frame = measure(steppers, rounds)
     return {
         "ms": frame.to_dict(orient="list"),
-        "parts": account(engines[COMPILED], PARTS_STEPS),
         "flops": sum(2 * a * b * c for a, b, c in shapes),
     }
-
-
-def compile_dense(
-    config_file: Path, folder: Path, threads: int, rounds: int
-) -> dict[str, list[float]] | None:
-    """Time the dense layers of a tower, forward and backward, with and without torch.compile, in ms.
-
-    None where torch.compile does not work here.
-    """
-    torch.set_num_threads(threads)
-    corpus = open_corpus(folder)
-    tower = trainers(config_file, corpus)[COMPILED].model.left
-    inputs = torch.randn(1024, next(tower.parameters()).shape[1], requires_grad=True)
-    gradient = torch.randn_like(tower.dense(inputs))
-    try:
-        fast = torch.compile(tower.dense)
-        fast(inputs).backward(gradient)
-    except Exception as error:  # of many kinds: no compiler, no headers, a torch without it
-        print(f"torch.compile does not work here: {str(error).splitlines()[0]}", flush=True)
-        return None
-    steppers: dict[str, Callable[[], object]] = {
-        "eager": lambda: tower.dense(inputs).backward(gradient),
-        "torch.compile": lambda: fast(inputs).backward(gradient),
-    }
-    return dict(measure(steppers, rounds).to_dict(orient="list"))
 
 
 def report(name: str, corpus: SplitCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:
@@ -224,15 +192,7 @@ def report(name: str, corpus: SplitCorpus, threads: list[int], rounds: int) -> t
         title = f"{name}, {t} threads, {timed['flops'] / 1e9:.2f} GFLOP of products, {len(frame)} rounds"
         to_plain = {f"ratio to {PLAIN}": {c: ratio(frame, c, PLAIN) for c in frame}}
         sections.append(table(frame, title, BARE, to_plain))
-    parts = {t: timed["parts"] for t, timed in found.items()}
-    sections.append(parts_table(parts, f"{name}: where a compiled step's time goes"))
-    distinct = distinct_items(corpus)
-    sections.append(
-        "Distinct items a side: "
-        + ", ".join(f"{count:,.0f} of {size:,}" for size, count in distinct.items())
-        + ", which bounds what embedding each only once could save."
-    )
-    return "\n\n".join(sections), {"by_threads": found, "distinct": distinct}
+    return "\n\n".join(sections), {"by_threads": found}
 
 
 def main() -> None:
@@ -255,13 +215,6 @@ def main() -> None:
                 )
             text, numbers[name] = report(name, corpus, arguments.threads, arguments.rounds)
             sections.append(text)
-            if name == "pages":
-                most = max(arguments.threads)
-                timed = apart(compile_dense, CONFIGS[name], corpus.path, most, arguments.rounds)
-                numbers[name]["torch.compile"] = timed
-                if timed:
-                    title = f"dense layers of a tower, forward and backward on B', {most} threads"
-                    sections.append(table(pd.DataFrame(timed), title, "eager"))
     text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections]) + "\n"
     write_json(RESULTS / "step_time.json", {**provenance(), "workloads": numbers})
     write_text(RESULTS / "step_time.md", text)

@@ -1,14 +1,18 @@
-"""What an experiment tells: one section of the report, as a plain record."""
+"""One section of the report as a plain record, and the files of its figures and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure as Drawing
 from scipy import stats
+
+from gramrun.base.files import write_text
+from gramrun.runs import figures, plotting
 
 Seeds = tuple[float, ...]  # one number a seed, in the order of the plan's seeds
 
@@ -20,7 +24,7 @@ class Table:
     Attributes:
         name: of its file.
         caption: what its numbers are: units, seeds, what ± means.
-        frame: one row a line, cells as they are to be read; its columns are the heads.
+        frame: one row a line; its columns are the heads.
     """
 
     name: str
@@ -38,29 +42,44 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One figure or table of the paper, or one question of ours, as it came out.
+    """One figure or table of the paper, or one question of ours.
 
     Attributes:
-        name: of its item (`experiments.reproduce.items`); its files are in a folder of this name.
+        name: of its item; its files are in a folder of this name.
         title: a heading.
         source: where the paper has it, as "Figure 2, Section 4.2"; empty for ours.
-        verdict: a paragraph in words, made from the numbers.
-        tables: in the order of reading.
-        figures: in the order of reading.
-        measured: for the claims (`experiments/report/claims.yaml`): a name as "enwik8/SOGram α=0.1/error"
-        to one
-            number a seed.
+        summary: a paragraph, made from the numbers.
+        tables, figures: in the order of reading.
+        measured: measurements for the claims: one number a seed, by name (`keys`).
         runs: the run directories behind it.
     """
 
     name: str
     title: str
     source: str
-    verdict: str
+    summary: str
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     measured: Mapping[str, Seeds] = field(default_factory=dict)
     runs: tuple[Path, ...] = ()
+
+
+def write_figure(folder: Path, drawing: Drawing, name: str, caption: str) -> Figure:
+    """Write one figure into a folder, which must exist."""
+    for suffix in (".png", ".svg"):
+        plotting.save(drawing, folder / f"{name}{suffix}")
+    return Figure(name, caption)
+
+
+def draw_runs(folder: Path, kind: str, paths: Sequence[Path], dataset: str, caption: str) -> Figure:
+    """Draw what ``gramrun plot KIND RUN...`` would, as ``<kind>-<dataset>``."""
+    return write_figure(folder, figures.make(kind, list(paths)), f"{kind}-{dataset}", f"{dataset}: {caption}")
+
+
+def write_tables(folder: Path, tables: Sequence[Table]) -> None:
+    """Write tables as CSV files."""
+    for table in tables:
+        write_text(folder / f"{table.name}.csv", table.frame.to_csv(index=False))
 
 
 def spread(values: Seeds, digits: int = 4) -> str:
@@ -71,8 +90,15 @@ def spread(values: Seeds, digits: int = 4) -> str:
 
 
 def interval(values: Seeds) -> tuple[float, float]:
-    """The mean's 95 % interval by Student's t; both ends are NaN where there are fewer than two seeds."""
+    """The mean's 95 % interval by Student's t; NaN ends where there are fewer than two seeds."""
     if len(values) < 2:
-        return (float("nan"), float("nan"))
+        return float("nan"), float("nan")
     half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
     return float(np.mean(values) - half), float(np.mean(values) + half)
+
+
+def with_interval(values: Seeds, form: str) -> str:
+    """A mean with its 95 % interval, such as "+0.0123 [+0.0100, +0.0146]"; the mean alone for one seed."""
+    low, high = interval(values)
+    mean = format(float(np.mean(values)), form)
+    return mean if np.isnan(low) else f"{mean} [{low:{form}}, {high:{form}}]"

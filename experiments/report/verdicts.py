@@ -1,43 +1,37 @@
-"""Judge the claims of claims.yaml by the measurements of the report's sections.
+"""Judge the claims by the measurements of the report's sections.
 
-The rule. Left and right are compared seed by seed (the same seed has the same batches and parameters), and
-the mean of the comparisons gets a 95 % interval by Student's t. Between corpora nothing pairs the seeds:
-there it is Welch's interval, of ratios by way of their logarithms. A claim says where that value should be:
-between two numbers around the paper's, or strictly above or below a bound.
+Left and right are compared seed by seed: the same seed has the same batches and start. The mean over seeds
+gets a 95 % interval by Student's t. Seeds of two corpora do not pair: there it is Welch's interval, of ratios
+by their logarithms. A contrast takes the lesser of both parts' means and ends, since both must hold. A seed
+that never arrives counts as infinite; the interval then goes from the least to the greatest value.
 
-==============  =====================================================================================
-PASS            the whole interval is between the two numbers, or on the claimed side of the bound
-FAIL            none of it is
-NOT DECIDED     the interval reaches across a limit, or is a tie on it: more seeds would tell
-NOT TESTED HERE a measurement is missing, a need of the claim is not met (its runs were too short to speak of
-                it), or there are fewer than two seeds and so no interval
-==============  =====================================================================================
-
-A contrast is of two claims that must hold together (left is above the bound, and so is left ÷ right): its
-interval has the lesser of both lower ends and the lesser of both upper ends. A seed that never got there
-counts as infinite; then the interval is from the least to the greatest value. Of twenty intervals of 95 %
-about one misses the truth: a claim that holds on every corpus is surer than one row.
+===============  ====================================================================================
+PASS             the whole interval lies within the claim's limits
+FAIL             the whole interval lies outside
+NOT DECIDED      the interval reaches across a limit, or ties with a bound; more seeds would decide
+NOT TESTED HERE  a measurement is missing, the runs are too short for the claim, or there is no interval
+===============  ====================================================================================
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from experiments.report.claim_commands import command
-from experiments.report.claim_values import Values, compare, estimate
-from experiments.report.claims import Claim, exactly, load_claims, number
-from experiments.report.sections import Section, Seeds
-from gramrun.base.files import read_json, write_json
+from experiments.report.claim import Claim
+from experiments.report.sections import Section, Seeds, interval
+from gramrun.base.files import write_json
 
-__all__ = ["Claim", "Outcome", "Verdict", "gather", "judge", "load_claims", "rejudge", "write_verdicts"]
+Values = dict[str, Seeds]  # measurements by name
+Estimate = tuple[float, float, float]  # a mean and the two ends of its interval
+NO_ESTIMATE = (math.nan,) * 3
 
 
 class Outcome(StrEnum):
@@ -57,15 +51,13 @@ class Verdict:
         claim: what the paper says.
         dataset: the corpus.
         case: the other placeholders, as "B = 1024"; may be empty.
-        estimate: the mean over seeds of what the claim compares; NaN where it was not tested.
-        low: the lower end of its 95 % interval, or NaN.
-        high: the upper end, or NaN.
+        estimate, low, high: the mean and its 95 % interval, or NaN.
         outcome: by the rule of this module.
-        reason: in words, with the numbers.
+        reason: the outcome in words, with the numbers.
         command: what measures it.
-        seeds: how many it has; the fewer, of two corpora.
-        measured: the numbers behind it, one a seed, by name; those of the claim's needs included.
-        missing: the names of those that there are not.
+        seeds: the least number of seeds of any measurement.
+        measured: the measurements, one number a seed, by name; those of the claim's needs included.
+        missing: names of measurements that were not made.
     """
 
     claim: Claim
@@ -76,7 +68,7 @@ class Verdict:
     high: float
     outcome: Outcome
     reason: str
-    command: str
+    command: str = ""
     seeds: int = 0
     measured: Values = field(default_factory=dict)
     missing: tuple[str, ...] = ()
@@ -91,7 +83,7 @@ def gather(sections: Sequence[Section]) -> Values:
     """All sections' measurements by name.
 
     Raises:
-        ValueError: when two sections call different numbers by one name.
+        ValueError: two sections give different numbers under one name.
     """
     measured: Values = {}
     for section in sections:
@@ -102,54 +94,58 @@ def gather(sections: Sequence[Section]) -> Values:
     return measured
 
 
-def judge(claims: Sequence[Claim], measured: Mapping[str, Seeds], profile: str = "standard") -> list[Verdict]:
+def judge(
+    claims: Sequence[Claim],
+    measured: Mapping[str, Seeds],
+    command: Callable[[Claim, Mapping[str, str], bool], str] = lambda claim, case, is_measured: "",
+) -> list[Verdict]:
     """A verdict on every claim, on each of its corpora.
 
     Args:
         claims: what the paper says.
-        measured: a name, as "enwik8/sampling/validation MAP", to one number a seed.
-        profile: what measured it, for the command.
+        measured: one number a seed, by name.
+        command: gives the call that measures one case of a claim, and is told whether it was measured.
     """
-    return [_judge(claim, case, measured, profile) for claim in claims for case in claim.cases()]
+    return [_judge(claim, case, measured, command) for claim in claims for case in claim.cases()]
 
 
-def _judge(claim: Claim, case: dict[str, str], measured: Mapping[str, Seeds], profile: str) -> Verdict:
+def _judge(
+    claim: Claim,
+    case: dict[str, str],
+    measured: Mapping[str, Seeds],
+    command: Callable[[Claim, Mapping[str, str], bool], str],
+) -> Verdict:
     used, missing = _find(claim, case, measured)
-    needed, unmet = _needs(claim, case, measured)
-    values = () if missing else compare(claim, case, used)
-    middle, low, high = estimate(claim, values, used)
+    needed = {name: tuple(measured[name]) for name in _need_names(claim, case) if name in measured}
+    estimate, outcome = NO_ESTIMATE, Outcome.NOT_TESTED
     if missing:
         reason = claim.untested or f"not measured by this profile: {', '.join(missing)}"
-        outcome = Outcome.NOT_TESTED
-    elif fault := unmet or _fault(claim, case, values, used, needed):
-        outcome, reason = Outcome.NOT_TESTED, fault
-        middle, low, high = (math.nan,) * 3 if unmet else (middle, low, high)
+    elif unmet := _unmet_need(claim, case, measured):
+        reason = unmet
     else:
-        outcome = _outcome(claim, low, high)
-        reason = _reason(claim, outcome, _seeds(values), middle, low, high)
+        rows = _compare(claim, case, used)
+        estimate = _estimate(claim, rows, used)
+        if fault := _fault(claim, rows, used):
+            reason = fault
+        else:
+            outcome = _outcome(claim, *estimate[1:])
+            reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
     return Verdict(
-        claim=claim,
-        dataset=case["dataset"],
-        case=", ".join(_told(name, value) for name, value in case.items() if name != "dataset"),
-        estimate=middle,
-        low=low,
-        high=high,
-        outcome=outcome,
-        reason=reason,
-        command=command(claim, case, profile, measured=not missing),
-        seeds=_seeds(tuple(used.values())),
-        measured=used | needed,
-        missing=tuple(missing),
+        claim,
+        case["dataset"],
+        ", ".join(
+            f"{name} = {value}" if len(name) == 1 else value
+            for name, value in case.items()
+            if name != "dataset"
+        ),
+        *estimate,
+        outcome,
+        reason,
+        command(claim, case, not missing),
+        min(map(len, used.values()), default=0),
+        used | needed,
+        tuple(missing),
     )
-
-
-def _told(placeholder: str, value: str) -> str:
-    """A symbol with its value; of a word, as "method", the value says enough."""
-    return f"{placeholder} = {value}" if len(placeholder) == 1 else value
-
-
-def _seeds(values: Sequence[Seeds]) -> int:
-    return min(map(len, values), default=0)
 
 
 def _find(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[Values, list[str]]:
@@ -161,69 +157,137 @@ def _find(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) 
         found = {float(match[1]): name for name in measured if (match := pattern.fullmatch(name))}
         used = {found[key]: tuple(measured[found[key]]) for key in sorted(found)}
         return used, [] if len(used) >= 3 else [f"three values of {prefix}*{suffix}"]
-    names = (*left, *right)
-    missing = [name for name in dict.fromkeys(names) if name not in measured]
+    names = dict.fromkeys((*left, *right))
+    missing = [name for name in names if name not in measured]
     return {name: tuple(measured[name]) for name in names if name in measured}, missing
 
 
-def _needs(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[Values, str | None]:
-    """What a claim's needs are judged by, and which of them is not met, if one is not."""
-    found, unmet = {}, None
-    for need in claim.needs:
-        name = need.name.format(**case)
-        values = tuple(measured.get(name, ()))
-        if not values:
-            unmet = unmet or f"not known whether its runs are long enough: no {name}"
-            continue
-        found[name] = values
-        if not min(values) >= need.least(case):
-            unmet = unmet or need.unmet(case, min(values))
-    return found, unmet
+def _need_names(claim: Claim, case: Mapping[str, str]) -> list[str]:
+    return [need.name.format(**case) for need in claim.needs]
 
 
-def _fault(
-    claim: Claim, case: Mapping[str, str], values: Sequence[Seeds], used: Values, needed: Values
-) -> str | None:
-    """Why the values say nothing, if they do."""
-    if not values:
+def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str | None:
+    """The first need that is not met, in words."""
+    for need, name in zip(claim.needs, _need_names(claim, case), strict=True):
+        if not measured.get(name):
+            return f"not known whether its runs are long enough: no {name}"
+        least, found = need.least(case), min(measured[name])
+        if not found >= least:
+            return f"runs too short: {name.rpartition('/')[2]} {number(found)}, {number(least)} needed"
+    return None
+
+
+def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
+    """What the claim compares, seed by seed: one row; two for a contrast and between corpora.
+
+    Empty where seeds should pair and their numbers differ.
+    """
+    paired = not claim.measure.endswith("between corpora")
+    lengths = {len(values) for values in used.values()}
+    if claim.measure == "interior peak" and len(lengths) == 1:
+        rows = np.array(list(used.values()))
+        inner, ends = rows[1:-1], rows[[0, -1]]
+        return [_divide(inner[np.argmax(inner.mean(axis=1))], ends[np.argmax(ends.mean(axis=1))])]
+    sides = [[np.array(used[name]) for name in side] for side in claim.names(case) if side]
+    unequal = any(len({len(values) for values in side}) > 1 for side in sides)
+    if unequal or (paired and len(lengths) > 1):
+        return []
+    left, *others = (side[0] if len(side) == 1 else _divide(*side) for side in sides)
+    if not others:
+        return [left]
+    (right,) = others
+    if not paired:
+        return [left, right]
+    if claim.measure == "difference":
+        return [left - right]
+    return [left, _divide(left, right)] if claim.measure == "contrast" else [_divide(left, right)]
+
+
+def _divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Quotients; NaN for a division by zero and for two infinities."""
+    defined = (right != 0) & ~(np.isinf(left) & np.isinf(right))
+    quotients: np.ndarray = np.divide(left, right, out=np.full(len(left), np.nan), where=defined)
+    return quotients
+
+
+def _estimate(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> Estimate:
+    """The mean over seeds and its interval."""
+    if not rows or any(np.isnan(row).any() for row in rows):
+        return NO_ESTIMATE
+    if claim.measure.endswith("between corpora"):
+        return between_corpora(*rows, logarithms=claim.measure.startswith("ratio"))
+    infinite = any(math.isinf(value) for values in used.values() for value in values)
+    ends = [
+        (float(np.median(row)), min(row), max(row))
+        if infinite or claim.measure == "count"
+        else (float(np.mean(row)), *interval(tuple(row)))
+        for row in rows
+    ]
+    middle, low, high = np.min(ends, axis=0).tolist()  # a contrast holds where both of its parts do
+    return middle, low, high
+
+
+def between_corpora(left: np.ndarray, right: np.ndarray, *, logarithms: bool) -> Estimate:
+    """Left less right, or by logarithms left over right, with Welch's 95 % interval.
+
+    Returns:
+        NaN where a logarithm is not defined; NaN ends where a side has a single seed.
+    """
+    if logarithms and min(*left, *right) <= 0:
+        return NO_ESTIMATE
+    first, second = (np.log(side) if logarithms else np.asarray(side) for side in (left, right))
+    mean = float(first.mean() - second.mean())
+    low = high = math.nan
+    if min(len(first), len(second)) > 1:
+        low = high = mean
+        if np.ptp(first) or np.ptp(second):
+            found = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+            low, high = float(found.low), float(found.high)
+    return (math.exp(mean), math.exp(low), math.exp(high)) if logarithms else (mean, low, high)
+
+
+def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> str | None:
+    """Why the compared values have no interval."""
+    names = ", ".join(used)
+    if not rows:
         return "not as many seeds on all sides: " + ", ".join(f"{n} has {len(v)}" for n, v in used.items())
-    if any(math.isnan(value) for row in values for value in row):
-        if never := sum(all(map(math.isinf, seed)) for seed in zip(*used.values(), strict=False)):
-            lengths = "".join(f" in {number(min(v))} {n.split()[-1]}" for n, v in needed.items())
-            memory = f"; 1/α = {number(1 / float(case['α']))}" if "α" in case else ""
-            return f"neither side got there{lengths}, in {never} of {_seeds(values)} seeds{memory}"
-        return "a seed gave no number: " + ", ".join(used)
-    if claim.measure == "ratio between corpora" and min(map(min, values)) <= 0:
-        return "a ratio of what is not above zero: " + ", ".join(used)
+    if any(np.isnan(row).any() for row in rows):
+        never = sum(all(map(math.isinf, seed)) for seed in zip(*used.values(), strict=False))
+        return f"neither side got there in {never} seeds" if never else f"a seed gave no number: {names}"
+    if claim.measure == "ratio between corpora" and min(map(min, rows)) <= 0:
+        return f"a ratio of what is not above zero: {names}"
     if claim.measure == "count":
-        return None if len(set(values[0])) == 1 else "a count that differs between seeds"
-    return "one seed gives no interval" if _seeds(values) < 2 else None
+        return None if not np.ptp(rows[0]) else "a count that differs between seeds"
+    return "one seed gives no interval" if min(map(len, rows)) < 2 else None
 
 
 def _outcome(claim: Claim, low: float, high: float) -> Outcome:
-    """A bound is strict: what lies on it is on neither side."""
-    least, greatest = claim.limits
-    if claim.between:
-        holds, fails = least <= low and high <= greatest, high < least or low > greatest
-    else:
-        holds, fails = least < low and high < greatest, high < least or low > greatest
-    return Outcome.PASS if holds else Outcome.FAIL if fails else Outcome.NOT_DECIDED
+    """A bound is strict: what ties with it is on neither side."""
+    limits = claim.limits
+    if high < limits.low or low > limits.high:
+        return Outcome.FAIL
+    inside = limits.low < low and high < limits.high
+    if inside or (not limits.strict and limits.low <= low and high <= limits.high):
+        return Outcome.PASS
+    return Outcome.NOT_DECIDED
 
 
-def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: float, low: float, high: float) -> str:
-    what = {"interior peak": "best inner value ÷ better end"}.get(claim.measure, claim.measure)
-    if claim.measure == "count":
-        return f"{estimate:,.0f} is {'' if outcome == Outcome.PASS else 'not '}{claim.wanted}"
-    told = f"{what} {number(estimate)} [{number(low)}, {number(high)}] over {seeds} seeds"
-    if outcome == Outcome.PASS:
-        return f"{told}: all of it {claim.wanted}"
-    if outcome == Outcome.FAIL:
-        least, greatest = claim.limits
-        side = f"above {exactly(greatest)}" if low > greatest else f"below {exactly(least)}"
-        return f"{told}: all of it {side}"
-    if low == high:
-        return f"{told}: a tie, so not decided"
-    return f"{told}: not all of it {claim.wanted}, so not decided"
+def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: Estimate) -> str:
+    middle, low, high = map(number, estimate)
+    where = {
+        Outcome.PASS: f"all of it {claim.limits}",
+        Outcome.FAIL: f"none of it {claim.limits}",
+        Outcome.NOT_DECIDED: f"not all of it {claim.limits}",
+    }[outcome]
+    return f"{claim.measure} {middle} [{low}, {high}] over {seeds} seeds: {where}"
+
+
+def number(value: float) -> str:
+    """Four significant digits, a real minus sign, and no exponent where people would not write one."""
+    if math.isnan(value):
+        return "–"
+    text = f"{value:,.4g}" if abs(value) < 1e4 or math.isinf(value) else f"{value:,.0f}"
+    return text.replace("-", "−").replace("inf", "∞")
 
 
 def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
@@ -242,17 +306,6 @@ def write_verdicts(verdicts: Sequence[Verdict], path: Path) -> None:
         for verdict in verdicts
     ]
     write_json(path, {"verdicts": rows})
-
-
-def rejudge(claims: Sequence[Claim], path: Path) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """The rows of a claims.json, and new verdicts from the numbers that it keeps.
-
-    Raises:
-        InputError: when the file is missing or damaged.
-    """
-    rows = read_json(path)["verdicts"]
-    measured = {name: tuple(map(float, v)) for row in rows for name, v in row["measured"].items()}
-    return rows, judge(claims, measured)
 
 
 def _to_json(value: float) -> float | str:

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from experiments.reproduce.dry_run import dry_run
-from experiments.reproduce.pipeline import narrowed, reproduce
-from experiments.reproduce.plans import load_profile, profiles
+from experiments.reproduce.pipeline import reproduce
+from experiments.reproduce.plans import load_profile, narrowed, profiles
 from gramrun.base.errors import GramrunError, InputError
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from experiments.reproduce.scheduler import gramrun
 
+TUNING_FRACTION = 0.1
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -27,30 +29,13 @@ class Dataset:
         """The folder of the prepared corpus."""
         return Path("data") / self.name
 
-    @property
-    def configs(self) -> Path:
-        """The folder of its configs."""
-        return Path("configs") / self.name
 
-
-_TUNED = ("movielens-100k-tuning", "movielens-1m-tuning", "enwik8-tuning")
-DATASETS = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset("movielens-100k", "movielens-100k"),
-        Dataset("movielens-1m", "movielens-1m"),
-        Dataset("movielens-10m", "movielens-10m"),
-        Dataset("enwik8", "enwik8"),
-        Dataset("enwik8-titles", "enwik8", settings=("wikipedia.graph=titles",)),
-        Dataset("simple-scale", "simple-scale"),
-        Dataset("wikipedia-simple", "wikipedia-simple"),
-        Dataset("wikipedia-fr", "wikipedia-fr"),
-        Dataset("wikipedia-en", "wikipedia-en"),
-    )
-}
-
-
-TUNING_FRACTION = 0.1
+_SAME_NAME = (
+    "movielens-100k", "movielens-1m", "movielens-10m", "enwik8", "simple-scale", "wikipedia-simple",
+    "wikipedia-fr", "wikipedia-en",
+)  # fmt: skip
+DATASETS = {name: Dataset(name, name) for name in _SAME_NAME}
+DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph=titles",))
 
 
 def tuning(name: str) -> Dataset:
@@ -60,10 +45,10 @@ def tuning(name: str) -> Dataset:
     return Dataset(f"{name}-tuning", dataset.corpus, (*dataset.settings, fraction))
 
 
-DATASETS |= {name: tuning(name.removesuffix("-tuning")) for name in _TUNED}
+DATASETS |= {f"{name}-tuning": tuning(name) for name in ("movielens-100k", "movielens-1m", "enwik8")}
 
 
-def prepare(dataset: Dataset, output: Path | None = None, *settings: str, quiet: bool = True) -> None:
-    """Prepare a data set's corpus, with more ``--set`` settings in another folder if wanted."""
-    options = [part for setting in (*dataset.settings, *settings) for part in ("--set", setting)]
-    gramrun(["prepare", dataset.corpus, *options, "--output", str(output or dataset.path)], quiet=quiet)
+def prepare(dataset: Dataset) -> None:
+    """Prepare a data set's corpus, unless it is prepared already."""
+    options = [part for setting in dataset.settings for part in ("--set", setting)]
+    gramrun(["prepare", dataset.corpus, *options, "--output", str(dataset.path)])

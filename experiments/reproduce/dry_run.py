@@ -1,86 +1,213 @@
-"""What a profile would take, before anything is downloaded or trained: time, memory and disk of every run.
+"""What a profile would take: time, memory and disk of every run, before anything is downloaded or trained.
 
-Corpora that are prepared are read; the paper's are known by their sizes
-(`experiments.reproduce.paper_corpora`).
-Time is that of like runs that have finished (`experiments.reproduce.forecast`), else of the model of
-committed timings
-(`experiments.reproduce.cost_model`). Memory is the peak of one process (`gramrun.training.memory`). Disk
-is that of
-checkpoints (parameters, optimizer, caches): of every run those that it keeps when it is finished, which is
-none of ``gram-error``, and while it is under way also the others and the one being written; of shards; and
-of the raw files of the paper's corpora.
+Time is that of like runs that have finished. Without any it is an estimate, within a factor of about two:
+
+    step        = operations / RATE + NUMBER · numbers that pass through the towers for B and B'
+    evaluation  = CELL · left items · candidates
+    memory      = process + tables, optimizer and caches + pairs, features and items + what is ranked
+    checkpoint  = tables, optimizer and caches
+
+``gramrun train --dry-run`` predicts the memory of one run on a prepared corpus more exactly.
 """
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import psutil
 
-from experiments.reproduce import cost_model
-from experiments.reproduce.forecast import Forecast, together
-from experiments.reproduce.jobs import Job, Script, Task, state_of
-from experiments.reproduce.paper_corpora import PAPER, RAW_BYTES, stand_in
+from experiments.reproduce.jobs import Job, Script, state_of
+from experiments.reproduce.pipeline import item_of
 from experiments.reproduce.plans import Plan
+from experiments.reproduce.scheduler import Forecast
 from gramrun.base.capacity import available_disk, size_text, time_text
-from gramrun.config import BaselineConfig, RunConfig
-from gramrun.data.corpus import SplitCorpus
-from gramrun.data.shards import open_corpus
-from gramrun.training.memory import STATE_FLOATS, cache_bytes, count_parameters, host_memory
-from gramrun.training.objective import companion_dim
+from gramrun.config import EstimatorSection, RunConfig
+from gramrun.data.shards import MANIFEST, read_manifest
 
-_DOWNLOAD = 5_000_000  # bytes a second over one connection, a guess
+# Seconds on one thread: bare products and the rest of a step of results/reference/bench/step_time.json,
+# ranking of evaluation_speed.json at k = 64.
+RATE, NUMBER, CELL = 9.6e10, 2.5e-9, 4e-9
+SLOWER = {"sagram": 1.2, "control-variate": 1.4}  # than sampling, by estimator_cost.json
+PROCESS = 6e8  # bytes of Python, PyTorch and compiled code
+HEADER = 128  # bytes of a .npy file before its numbers
+ITEM = 100  # bytes of an item's weights and places
+RANKED = 40  # bytes of a pair while metrics are computed
+STATES = {"adagrad": 2, "adam": 3, "sgd": 1}  # numbers a parameter, itself included
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What one job takes.
+class Sizes:
+    """What of a corpus decides the cost of a run. `values` is the feature values of an item, by side."""
+
+    left: int
+    right: int
+    pairs: int
+    validation: int
+    rows: int
+    values: tuple[float, float]
+    features: tuple[int, int]
+    download: float = 0.0
+
+
+def _wiki(pages: int, links: int, ngrams: int, categories: int, download: float) -> Sizes:
+    """A corpus of Table 1; 10 n-grams and 4 categories a page are assumed."""
+    held_out = links // 10
+    rows = pages + ngrams + categories
+    return Sizes(pages, pages, links - held_out, held_out, rows, (15, 15), (3, 3), download)
+
+
+PAPER = {  # Table 1 and Appendix E, and rough bytes to download
+    "wikipedia-simple": _wiki(85_000, 4_600_000, 8_300, 6_100, 0.3e9),
+    "wikipedia-fr": _wiki(1_800_000, 142_000_000, 167_400, 125_300, 4e9),
+    "wikipedia-en": _wiki(5_300_000, 490_000_000, 501_000, 403_400, 20e9),
+    "movielens-10m": Sizes(72_000, 10_000, 8_000_000, 2_000_000, 82_120, (1, 4), (1, 3), 66e6),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run takes.
 
     Attributes:
-        job: which.
-        state: as `experiments.reproduce.jobs.state_of` says, ``new`` where its corpus is not prepared.
-        steps: gradient steps; 0 for what has none.
-        seconds: on one thread; None where nothing is known.
-        basis: ``like runs`` or ``timings``, where `seconds` come from.
-        memory: bytes at the peak; 0 where not predicted.
-        disk: bytes that it may occupy while it is under way.
-        kept: of these, when it is finished.
+        steps: gradient steps.
+        seconds: on one thread.
+        memory: bytes at the peak.
+        disk: bytes of its checkpoints while it runs.
+        kept: bytes of its checkpoints when it has finished.
     """
 
-    job: Job
-    state: str
     steps: int = 0
     seconds: float | None = None
-    basis: str = ""
-    memory: int = 0
-    disk: int = 0
-    kept: int = 0
+    memory: float = 0.0
+    disk: float = 0.0
+    kept: float = 0.0
+
+
+def sizes_of(name: str) -> Sizes | None:
+    """The sizes of a prepared corpus, or those of the paper's; None where neither is known."""
+    folder = Path("data") / name
+    if not (folder / MANIFEST).exists():
+        return PAPER.get(name)
+    manifest = read_manifest(folder)
+    corpus, files = manifest["corpus"], manifest["files"]
+    sides = {side: manifest["sides"][side]["features"] for side in ("left", "right")}
+    left, right = (
+        sum(files[f"{side}/{feature['name']}.indices.npy"]["bytes"] - HEADER for feature in features)
+        / (4 * corpus[f"{side}_items"])
+        for side, features in sides.items()
+    )
+    return Sizes(
+        corpus["left_items"],
+        corpus["right_items"],
+        corpus["train_pairs"],
+        corpus["validation_pairs"],
+        sum(manifest["vocabularies"].values()),
+        (left, right),
+        (len(sides["left"]), len(sides["right"])),
+    )
+
+
+def cost(command: str, config: RunConfig, sizes: Sizes) -> Cost:
+    """The estimate of one ``gramrun train`` or ``gramrun gram-error``."""
+    model, train, estimator = config.model, config.train, config.estimator
+    k, hidden = model.embedding_dim, list(model.hidden)
+    width = model.input_dim if hidden else k
+    towers = [[width * count, *hidden, k] if hidden else [] for count in sizes.features]
+    dense = sum(a * b for widths in towers for a, b in itertools.pairwise(widths))
+    through = sum(map(sum, towers)) if hidden else k * sum(sizes.features)
+    steps, rows = train.total_steps(sizes.pairs), train.batch_size
+
+    def products(batch: int) -> float:
+        return 2 * batch * (dense + 2 * k * k) / RATE
+
+    def moved(batch: int) -> float:
+        return NUMBER * batch * through
+
+    drawn = (sizes.left + sizes.right) // 2 if estimator.name == "exact" else estimator.gramian_batch_size
+    gradients = 3 * products(rows) + 2 * moved(rows)
+    step = SLOWER.get(estimator.name, 1.0) * (gradients + products(drawn) + moved(drawn))
+    estimators = [estimator]
+    if command == "gram-error":
+        estimators += config.gram_error.estimators
+        batches = [each.gramian_batch_size for each in config.gram_error.estimators]
+        step += sum(products(batch) + moved(batch) for batch in batches)
+        whole, ranking = steps * step, 0.0
+    else:
+        settings = config.evaluation
+        ranked = min(sizes.left, settings.left_items or sizes.left)
+        each = len(settings.splits) * CELL * ranked * min(sizes.right, settings.candidates)
+        every = settings.every.count
+        if settings.every.unit == "minutes":
+            count = steps * step / (60 * every) if every else 0
+        else:
+            count = steps / settings.every.steps(sizes.pairs, rows) if every else 0
+        whole = steps * step + max(1.0, count) * each
+        evaluated = sizes.validation + (sizes.pairs if "train" in settings.splits else 0)
+        relevant = evaluated * ranked / sizes.left
+        embedded = ranked + min(sizes.right, settings.candidates + relevant)
+        ranking = 4.0 * k * embedded + RANKED * relevant
+    state = 4.0 * (STATES[train.optimizer] * (sizes.rows * width + dense))
+    state += sum(_cache(e, sizes, k) for e in estimators)
+    values = sizes.left * sizes.values[0] + sizes.right * sizes.values[1]
+    mapped = 8.0 * (sizes.pairs + sizes.validation) + 4.0 * values + ITEM * (sizes.left + sizes.right)
+    kept = 0.0 if command == "gram-error" else state * train.checkpoints_kept
+    disk = state * (1 + train.checkpoints_kept)
+    return Cost(steps, whole, PROCESS + state + mapped + ranking, disk, kept)
+
+
+def _cache(section: EstimatorSection, sizes: Sizes, k: int) -> float:
+    """Bytes of an estimator's caches of both sides."""
+    if section.name != "sagram" and section.cache is None:
+        return 0.0
+    entries = 2 * sizes.pairs if section.cache == "pair" else sizes.left + sizes.right
+    return 4.0 * k * entries
 
 
 def dry_run(plans: Sequence[Plan]) -> str:
-    """The tables and totals of what the plans would run now, as Markdown.
+    """Tables and totals of what the plans would run now, as Markdown.
 
-    Jobs that an item asks for only after others are done (a search's final runs) are not among them.
+    Runs that an item asks for only after others, such as a search's final runs, are not among them.
     """
-    jobs = list(dict.fromkeys(job for plan in plans for job in _tasks(plan)))
-    names = [name for plan in plans for name in plan.datasets] + [
-        name for job in jobs if (name := _dataset(job))
-    ]
-    corpora = {name: corpus_of(name) for name in dict.fromkeys(names)}
-    found = list(predict(jobs, corpora))
-    lines = []
-    for name in dict.fromkeys(_dataset(p.job) for p in found):
-        lines += _table(name, [p for p in found if _dataset(p.job) == name], corpora.get(name))
-    return "\n".join([*lines, *_raw_files(corpora), *_totals(found, corpora)]) + "\n"
+    jobs = list(dict.fromkeys(job for plan in plans for job in item_of(plan).tasks(plan)))
+    names = dict.fromkeys([*(name for plan in plans for name in plan.datasets), *map(_dataset, jobs)])
+    sizes = {name: sizes_of(name) for name in names if name}
+    prepared = [job for job in jobs if not _dataset(job) or _is_prepared(_dataset(job))]
+    forecast = Forecast(prepared)
+    rows = []
+    for job in jobs:
+        found = _estimate(job, sizes.get(_dataset(job)))
+        known = forecast.seconds(job)
+        state = state_of(job) if job in prepared else "new"
+        seconds = found.seconds if known is None else known
+        basis = "like runs" if known is not None else "estimate" if seconds is not None else ""
+        rows.append(
+            {
+                "corpus": _dataset(job) or "scripts",
+                "run": _name(job),
+                "state": state,
+                "steps": found.steps,
+                "seconds": seconds,
+                "from": basis,
+                "memory": found.memory,
+                "disk": found.disk,
+                "kept": found.kept,
+            }
+        )
+    frame = pd.DataFrame(rows)
+    return "\n".join([*_tables(frame), *_unprepared(sizes), *_totals(frame, sizes)]) + "\n"
 
 
-def _tasks(plan: Plan) -> Sequence[Job]:
-    jobs: Sequence[Job] = importlib.import_module(f"experiments.reproduce.items.{plan.item}").tasks(plan)
-    return jobs
+def _estimate(job: Job, sizes: Sizes | None) -> Cost:
+    config = None if isinstance(job, Script) else job.wanted()
+    if sizes is None or not isinstance(config, RunConfig):
+        return Cost()
+    return cost(str(getattr(job, "command", "")), config, sizes)
 
 
 def _dataset(job: Job) -> str:
@@ -88,115 +215,8 @@ def _dataset(job: Job) -> str:
     return "" if isinstance(job, Script) else job.wanted().data.path.name
 
 
-def corpus_of(name: str) -> SplitCorpus | None:
-    """A prepared corpus, or a stand-in of the paper's sizes, or None where neither is known."""
-    folder = Path("data") / name
-    if folder.is_dir():
-        return open_corpus(folder)
-    return stand_in(name, PAPER[name]) if name in PAPER else None
-
-
-def predict(jobs: Iterable[Job], corpora: dict[str, SplitCorpus | None]) -> Iterator[Prediction]:
-    """What each job takes.
-
-    Args:
-        jobs: the jobs.
-        corpora: by data set, as `corpus_of` gives them.
-    """
-    jobs = list(jobs)
-    prepared = [job for job in jobs if isinstance(job, Script) or (Path("data") / _dataset(job)).is_dir()]
-    forecast, model = Forecast(prepared), cost_model.load()
-    for job in jobs:
-        known = job in prepared
-        state = state_of(job) if known else "new"
-        seconds = forecast.seconds(job) if known else None
-        corpus = corpora.get(_dataset(job))
-        if isinstance(job, Script) or corpus is None:
-            yield Prediction(job, state, seconds=seconds, basis="like runs" if seconds else "")
-        else:
-            yield predict_run(job, state, seconds, corpus, model)
-
-
-def predict_run(
-    task: Task, state: str, seconds: float | None, corpus: SplitCorpus, model: cost_model.CostModel
-) -> Prediction:
-    """What one run takes on a corpus or its stand-in.
-
-    Args:
-        task: the run.
-        state: of it.
-        seconds: of like runs, or None.
-        corpus: of the run.
-        model: for the time where none is given.
-    """
-    config = task.wanted()
-    if isinstance(config, BaselineConfig):
-        return Prediction(task, state, seconds=seconds, basis="like runs" if seconds else "")
-    basis = "like runs" if seconds else "timings"
-    if not seconds:
-        cost = model.gram_error if task.command == "gram-error" else model.train
-        seconds = cost(config, corpus)
-    companions = companion_dim(config, corpus)
-    sections = [config.estimator]
-    if task.command == "gram-error":
-        sections += config.gram_error.estimators
-        config = _without_ranking(config)
-    peak = sum(host_memory(config, corpus).values())
-    caches = [cache_bytes(config, section, corpus, companions) for section in sections]
-    whole = 4 * count_parameters(config, corpus) * (1 + STATE_FLOATS[config.train.optimizer]) + sum(caches)
-    kept = whole * config.train.checkpoints_kept
-    return Prediction(
-        task,
-        state,
-        config.train.total_steps(len(corpus.train)),
-        seconds,
-        basis,
-        peak + sum(caches[1:]),
-        kept + whole,
-        0 if task.command == "gram-error" else kept,
-    )
-
-
-def _without_ranking(config: RunConfig) -> RunConfig:
-    """The configuration as ``gramrun gram-error`` sees it, which evaluates nothing."""
-    least = {"splits": ("validation",), "left_items": 1, "candidates": 1}
-    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update=least)})
-
-
-def _table(name: str, found: Sequence[Prediction], corpus: SplitCorpus | None) -> list[str]:
-    lines = ["", f"### {name or 'scripts'}", ""]
-    if name:
-        lines += [_describe(name, corpus), ""]
-    lines += [
-        "| run | seeds | done | steps | each, one thread | from | memory | disk |",
-        "|---|" + "---:|" * 7,
-    ]
-    groups: dict[str, list[Prediction]] = {}
-    for prediction in found:
-        groups.setdefault(_name(prediction.job), []).append(prediction)
-    for run, same in groups.items():
-        first = same[0]
-        each = time_text(first.seconds) if first.seconds is not None else "not known"
-        done = sum(p.state == "done" for p in same)
-        cells = (len(same), done, f"{first.steps:,}", each, first.basis)
-        room = [size_text(size) if size else "" for size in (first.memory, first.disk)]
-        lines.append(f"| {run} | {' | '.join(map(str, cells))} | {' | '.join(room)} |")
-    return lines
-
-
-def _describe(name: str, corpus: SplitCorpus | None) -> str:
-    if corpus is None:
-        return "Not prepared, and not one of the paper's: `gramrun prepare` it to predict what it takes."
-    origin = "prepared" if (Path("data") / name).is_dir() else "not prepared: the paper's sizes"
-    return (
-        f"{corpus.left.items:,} × {corpus.right.items:,} items, {len(corpus.train):,} training pairs "
-        f"({origin}); shards {size_text(shard_bytes(corpus))}."
-    )
-
-
-def shard_bytes(corpus: SplitCorpus) -> int:
-    """The size of a prepared corpus on disk."""
-    return sum(int(file["bytes"]) for file in corpus.manifest["files"].values())
+def _is_prepared(name: str) -> bool:
+    return (Path("data") / name / MANIFEST).exists()
 
 
 def _name(job: Job) -> str:
@@ -205,75 +225,68 @@ def _name(job: Job) -> str:
     return f"{job.command} {job.output.name.rpartition('-seed')[0]}"
 
 
-def _absent(corpora: dict[str, SplitCorpus | None]) -> dict[str, SplitCorpus | None]:
-    return {name: corpus for name, corpus in corpora.items() if not (Path("data") / name).is_dir()}
-
-
-def _raw_files(corpora: dict[str, SplitCorpus | None]) -> list[str]:
-    """What is to be downloaded and prepared before the first run."""
+def _tables(frame: pd.DataFrame) -> list[str]:
     lines = []
-    for name, corpus in _absent(corpora).items():
-        if corpus is None or name not in RAW_BYTES:
-            lines.append(f"- {name}: not known")
-            continue
-        pairs = len(corpus.train) + len(corpus.validation)
-        hours, taken = (
-            time_text(RAW_BYTES[name] / _DOWNLOAD),
-            time_text(cost_model.preparation(pairs)),
-        )
-        lines.append(
-            f"- {name}: about {size_text(RAW_BYTES[name])} of raw files, unless they are there "
-            f"({hours} at {size_text(_DOWNLOAD)} a second); {taken} to prepare"
-        )
-    return ["", "### To be prepared", "", *lines] if lines else []
-
-
-def _totals(found: Sequence[Prediction], corpora: dict[str, SplitCorpus | None]) -> list[str]:
-    cores = os.cpu_count() or 1
-    left = [p for p in found if p.state not in ("done", "failed")]
-    failed = sum(p.state == "failed" for p in found)
-    known = sorted((p.seconds for p in left if p.seconds is not None), reverse=True)
-    unknown = len(left) - len(known)
-    absent = _absent(corpora)
-    under_way = sorted((p.disk - p.kept for p in left), reverse=True)[:cores]
-    disk = (
-        sum(p.kept for p in left)
-        + sum(under_way)
-        + sum(shard_bytes(corpus) for corpus in absent.values() if corpus)
-    )
-    disk += sum(RAW_BYTES.get(name, 0) for name in absent)
-    beside = sorted((p.memory for p in left), reverse=True)[:cores]
-    lines = ["", "### In all", ""]
-    more = f", {failed} failed before (--retry tries them again)" if failed else ""
-    lines.append(f"{len(found)} runs, {len(found) - len(left) - failed} of them done{more}.")
-    if known:
-        parallel = time_text(together(known, cores))
-        words = f"Time: {time_text(sum(known))} on one core, {parallel} on these {cores}, one run on each"
-        more = f"; {unknown} runs of unknown length come on top" if unknown else ""
-        lines.append(f"{words}{more}.")
-    elif unknown:
-        lines.append(f"Time: not known of {unknown} runs.")
-    memory, room = psutil.virtual_memory().total, available_disk(Path("results"))
-    lines.append(
-        f"Memory: {size_text(max(beside, default=0))} for the largest run, {size_text(sum(beside))} for the "
-        f"{len(beside)} largest side by side; this machine has {size_text(memory)}."
-    )
-    lines.append(
-        f"Disk: {size_text(disk)} for checkpoints, shards and raw files; {size_text(room)} are free."
-    )
-    lines.append(_what_does_not_fit(left, memory, sum(beside), disk, room))
-    if unsized := [name for name, corpus in absent.items() if corpus is None]:
-        lines.append(f"Not counted, as they have never been prepared: {', '.join(unsized)}.")
+    for corpus, rows in frame.groupby("corpus", sort=False):
+        lines += ["", f"### {corpus}", ""]
+        lines += ["| run | seeds | done | steps | each, one thread | from | memory | disk |"]
+        lines += ["|---|" + "---:|" * 7]
+        for name, same in rows.groupby("run", sort=False):
+            first: Any = same.iloc[0]
+            each = "not known" if pd.isna(first["seconds"]) else time_text(first["seconds"])
+            done = int((same["state"] == "done").sum())
+            sizes = " | ".join(
+                size_text(int(first[what])) if first[what] else "" for what in ("memory", "disk")
+            )
+            lines.append(
+                f"| {name} | {len(same)} | {done} | {first['steps']:,} | {each} | {first['from']} | {sizes} |"
+            )
     return lines
 
 
-def _what_does_not_fit(found: Sequence[Prediction], memory: int, beside: int, disk: int, room: int) -> str:
-    alone = list(dict.fromkeys(f"{_dataset(p.job)} {_name(p.job)}" for p in found if p.memory > memory))
-    parts = [f"{', '.join(alone)} (more than this machine's memory)"] if alone else []
-    if beside > memory and not alone:
-        parts.append("the largest runs side by side (more than this machine's memory)")
-    if disk > room:
-        parts.append(
-            f"all checkpoints at once ({size_text(disk - room)} too much; lower train.checkpoints_kept)"
+def _unprepared(sizes: dict[str, Sizes | None]) -> list[str]:
+    """What is to be downloaded and prepared before the first run."""
+    absent = {name: found for name, found in sizes.items() if not _is_prepared(name)}
+    lines = [
+        f"- {name}: " + (f"about {size_text(int(found.download))} to download" if found else "not known")
+        for name, found in absent.items()
+    ]
+    return ["", "### To be prepared", "", *lines] if lines else []
+
+
+def _totals(frame: pd.DataFrame, sizes: dict[str, Sizes | None]) -> list[str]:
+    cores = os.cpu_count() or 1
+    left = frame[~frame["state"].isin(["done", "failed"])]
+    failed, unknown = int((frame["state"] == "failed").sum()), int(left["seconds"].isna().sum())
+    seconds = float(left["seconds"].sum())
+    beside = float(left["memory"].nlargest(cores).sum())
+    absent = (found for name, found in sizes.items() if found and not _is_prepared(name))
+    under_way = float((left["disk"] - left["kept"]).nlargest(cores).sum())
+    disk = float(left["kept"].sum()) + under_way + sum(found.download for found in absent)
+    memory, room = psutil.virtual_memory().total, available_disk(Path("results"))
+    largest = float(left["memory"].max()) if len(left) else 0.0
+    lines = ["", "### In all", ""]
+    lines.append(
+        f"{len(frame)} runs, {int((frame['state'] == 'done').sum())} of them done"
+        + (f", {failed} failed before (--retry tries them again)." if failed else ".")
+    )
+    lines.append(
+        f"Time: {time_text(seconds)} on one core, at least {time_text(seconds / cores)} on these {cores}"
+        + (f"; {unknown} runs of unknown length come on top." if unknown else ".")
+    )
+    lines.append(
+        f"Memory: {size_text(int(largest))} for the largest run, {size_text(int(beside))} for the {cores} "
+        f"largest side by side; this machine has {size_text(memory)}."
+    )
+    lines.append(f"Disk: {size_text(int(disk))} for checkpoints and raw files; {size_text(room)} are free.")
+    too_large = [
+        what
+        for what, fits in (
+            (", ".join(left[left["memory"] > memory]["run"].unique()), largest <= memory),
+            ("the largest runs side by side", beside <= memory),
+            ("all checkpoints (lower train.checkpoints_kept)", disk <= room),
         )
-    return f"Does not fit here: {'; '.join(parts)}." if parts else "All of it fits here."
+        if not fits
+    ]
+    lines.append(f"Does not fit here: {'; '.join(too_large)}." if too_large else "All of it fits here.")
+    return lines

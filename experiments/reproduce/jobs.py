@@ -1,4 +1,4 @@
-"""What an experiment asks for, and whether it has to be made: gramrun's runs, and scripts with a file."""
+"""Jobs: runs of gramrun and scripts that write a file, and whether each has to be made."""
 
 from __future__ import annotations
 
@@ -46,15 +46,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Script:
-    """One call of an experiment that trains in its own process and writes one file.
+    """A call of ``python -m MODULE ... --output FILE``.
 
-    Beside the file lies its stamp, which says what the file was made of: a script that is asked for with
-    other arguments, or whose own settings have changed, runs again.
+    A stamp beside the file says how the file was made. With other arguments or settings it is made again.
 
     Attributes:
         module: as ``python -m`` takes it; it must accept ``--output``.
-        arguments: of its command line, but for ``--output``.
-        settings: a hash of what else decides its result: tables and constants of the module, not its code.
+        arguments: of its command line, without ``--output``.
+        settings: a hash of the constants of the module that decide its result.
         output: the file.
     """
 
@@ -65,12 +64,12 @@ class Script:
 
     @property
     def stamp(self) -> Path:
-        """The file that says what `output` was made of."""
+        """The file that says how `output` was made."""
         return self.output.with_name(f"{self.output.name}.stamp.json")
 
     def describe(self) -> dict[str, object]:
         """What the stamp must say."""
-        return {"module": self.module, "arguments": list(self.arguments), "settings": self.settings}
+        return {"arguments": list(self.arguments), "settings": self.settings}
 
 
 Job = Task | Script
@@ -80,22 +79,18 @@ def state_of(job: Job) -> str:
     """Whether a job has to be made, and how.
 
     Returns:
-        ``done``; ``resume``, of the same config and data, and not finished; ``failed``, likewise, and would
-        fail again (it diverged, say); ``stale``, of another config or data; or ``new``. Scripts and
-        baselines leave nothing behind where they fail, and are ``new`` again.
+        ``new``; ``done``; ``resume``, not finished; ``failed``, and would fail again; or ``stale``, of
+        another config or data.
     """
     if not job.output.exists():
         return "new"
     try:
-        return _state_of_script(job) if isinstance(job, Script) else _state_of_task(job)
+        if isinstance(job, Script):
+            stamp, wanted = read_json(job.stamp), job.describe()
+            return "done" if {key: stamp.get(key) for key in wanted} == wanted else "stale"
+        return _state_of_task(job)
     except GramrunError:
         return "stale"
-
-
-def _state_of_script(script: Script) -> str:
-    found = read_json(script.stamp)
-    wanted = script.describe()
-    return "done" if {key: found.get(key) for key in wanted} == wanted else "stale"
 
 
 def _state_of_task(task: Task) -> str:
@@ -108,23 +103,23 @@ def _state_of_task(task: Task) -> str:
 
 
 def remember_failure(job: Job, reason: str) -> None:
-    """Note in a run's manifest why it ended, where it could not do so itself: killed for its memory, say."""
+    """Note a failure in a run's manifest, where the run could not: it was killed for its memory, say."""
     manifest = job.output / directory.MANIFEST
     if not isinstance(job, Task) or not manifest.exists():
         return
-    with contextlib.suppress(InputError), locked(job.output):  # what another process has locked goes on
+    with contextlib.suppress(InputError), locked(job.output):  # InputError: another process holds the run
         known = read_json(manifest)
-        if known.get("status") == "running":  # an interrupted one says so
+        if known.get("status") == "running":
             write_json(manifest, {**known, "status": "failed", "error": reason})
 
 
 def failure_of(job: Job) -> str:
-    """Why a run failed, as its manifest remembers."""
+    """Why a run failed, by its manifest."""
     return str(read_json(job.output / directory.MANIFEST).get("error") or "no reason was kept")
 
 
 def seconds_of(job: Job) -> float | None:
-    """How long a job took; None where it is not finished."""
+    """How long a finished job took; None where it is not finished."""
     try:
         if isinstance(job, Script):
             return float(read_json(job.stamp)["seconds"])

@@ -1,24 +1,27 @@
-"""What a profile asks for: experiments/reproduce/profiles/*.yaml, read into plain records.
+"""Plans: what a profile (profiles/*.yaml) asks of each item, and the runs that follow from it.
 
-A plan is what one item of `experiments.reproduce.items` is to do: on which corpora, with which seeds, over
-which grid.
-Runs are kept by what they are, in ``results/runs/<dataset>/<config>-<settings>-seed<seed>``, and not by who
-asked for them, so that items, and profiles, share what they have in common.
+A run's folder is named by its settings, ``results/runs/<dataset>/<config>-<settings>-seed<seed>``, so that
+items and profiles share the runs that they have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from experiments.report.claim import Claim
+from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Task
+from gramrun.base.errors import InputError
 
 PROFILES = Path(__file__).with_name("profiles")
+QUICKEST_FIRST = ("quick", "standard", "paper")
 RUNS = Path("results") / "runs"
 LONGEST_NAME = 120  # of a run's folder, before its hash and seed
 
@@ -29,7 +32,7 @@ class Plan:
 
     Attributes:
         item: the name of a module in `experiments.reproduce.items`.
-        datasets: corpora, by their names in `experiments.reproduce.corpora`.
+        datasets: corpora, by their names in `corpora.DATASETS`.
         seeds: of parameters and batches.
         options: the item's own grid.
         results: the profile's folder; the item's files go into a folder of its name there.
@@ -47,19 +50,12 @@ class Plan:
         return self.results / self.item
 
     def option(self, name: str, dataset: str) -> Any:
-        """An option, where it is a table by corpus that of this corpus; None where it is not given."""
+        """An option; where it is a table by corpus, that corpus's value. None where it is not given."""
         value = self.options.get(name)
         return value.get(dataset) if isinstance(value, Mapping) else value
 
     def tasks(self, command: str, dataset: str, config: str, *settings: str) -> list[Task]:
-        """A run for each seed.
-
-        Args:
-            command: ``train``, ``gram-error`` or ``baseline``.
-            dataset: whose config and corpus.
-            config: the name of the YAML file in ``configs/<dataset>``.
-            *settings: ``--set`` settings, ``key=value``.
-        """
+        """A run of ``configs/<dataset>/<config>.yaml`` for each seed."""
         return [run_task(command, dataset, config, *settings, seed=seed) for seed in self.seeds]
 
 
@@ -68,7 +64,7 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
     keys_and_values = (setting.partition("=")[::2] for setting in settings)
     parts = [f"{key.rpartition('.')[2]}-{value}" for key, value in keys_and_values]
     name = slug("-".join([config, *parts]))
-    if len(name) > LONGEST_NAME:  # a list of estimators, say: file systems end names at 255 bytes
+    if len(name) > LONGEST_NAME:  # file systems end names at 255 bytes
         name = f"{name[:LONGEST_NAME].rstrip('-.')}-{sha256(name.encode()).hexdigest()[:8]}"
     section = "baseline" if command == "baseline" else "train"
     return Task(
@@ -79,35 +75,7 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
     )
 
 
-def profiles() -> list[str]:
-    """The names of all profiles."""
-    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
-
-
-def load_profile(name: str, results: Path) -> list[Plan]:
-    """The plans of a profile, in the order of the report.
-
-    Args:
-        name: ``quick``, ``standard`` or ``paper``.
-        results: the folder for tables and figures.
-
-    Raises:
-        FileNotFoundError: when there is no such profile.
-    """
-    profile = yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
-    return [
-        Plan(
-            item,
-            tuple(plan.get("datasets", ())),
-            tuple(plan.get("seeds", profile["seeds"])),
-            {key: value for key, value in plan.items() if key not in ("datasets", "seeds")},
-            results,
-        )
-        for item, plan in profile["items"].items()
-    ]
-
-
-def settings(values: dict[str, Any]) -> tuple[str, ...]:
+def settings(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Dotted keys and values as ``--set`` takes them."""
     return tuple(f"{key}={scalar(value)}" for key, value in values.items())
 
@@ -123,3 +91,75 @@ def slug(label: str) -> str:
         c if (c.isalnum() and c.isascii()) or c in ".-" else "-" for c in label.replace("β", "beta")
     )
     return "-".join(part for part in kept.split("-") if part)
+
+
+def profiles() -> list[str]:
+    """All profiles, those that take least first."""
+    known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
+    return sorted(known, key=lambda name: QUICKEST_FIRST.index(name) if name in QUICKEST_FIRST else 9)
+
+
+def load_profile(name: str, results: Path) -> list[Plan]:
+    """The plans of a profile, in the order of the report; `results` is the folder for tables and figures."""
+    profile = yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return [
+        Plan(
+            item,
+            tuple(plan.get("datasets", ())),
+            tuple(plan.get("seeds", profile["seeds"])),
+            {key: value for key, value in plan.items() if key not in ("datasets", "seeds")},
+            results,
+        )
+        for item, plan in profile["items"].items()
+    ]
+
+
+def narrowed(
+    plans: Sequence[Plan],
+    items: Sequence[str] | None,
+    datasets: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+) -> list[Plan]:
+    """A part of a profile; None is all of it.
+
+    Raises:
+        InputError: the profile has no such item or corpus.
+    """
+    known = ({plan.item for plan in plans}, {name for plan in plans for name in plan.datasets})
+    for what, wanted, there in zip(("item", "corpus"), (items, datasets), known, strict=True):
+        if unknown := set(wanted or ()) - there:
+            raise InputError(f"has no {what} {min(unknown)}; it has {', '.join(sorted(there))}")
+    parts = []
+    for plan in plans:
+        kept = tuple(name for name in plan.datasets if datasets is None or name in datasets)
+        if (items is None or plan.item in items) and (kept or not plan.datasets):
+            parts.append(replace(plan, datasets=kept, seeds=tuple(seeds or plan.seeds)))
+    return parts
+
+
+def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, profile: str) -> str:
+    """The narrowest call that measures one case of a claim.
+
+    Args:
+        claim: what the paper says.
+        case: values of its placeholders.
+        measured: whether this profile measured it; else another profile is looked for first.
+        profile: that of the report.
+    """
+    first = [name.partition("/")[0] for side in claim.names(case) for name in side]
+    datasets = [name for name in dict.fromkeys(first) if name in DATASETS]
+    having = [name for name in profiles() if _items(name).get(claim.item, frozenset()).issuperset(datasets)]
+    having = [name for name in having if claim.item in _items(name)]
+    if not having:
+        return "no profile measures it"
+    others = [name for name in having if name != profile] or having
+    # An item that makes its own corpora makes the largest ones in the longest profile.
+    chosen = profile if measured and profile in having else others[0] if datasets else having[-1]
+    narrow = f" --datasets {' '.join(datasets)}" if datasets else ""
+    return f"python -m experiments.reproduce --profile {chosen} --items {claim.item}{narrow}"
+
+
+@cache
+def _items(profile: str) -> dict[str, frozenset[str]]:
+    """The corpora of each item of a profile."""
+    return {plan.item: frozenset(plan.datasets) for plan in load_profile(profile, Path())}

@@ -1,10 +1,11 @@
-"""How methods rank: their runs, evaluated; tables of them; and what their differences say.
+"""Methods side by side: their runs, what they measured, and tables of it.
 
-A method is a label, a config in configs/<dataset> and ``--set`` settings. Labels are those of the claims.
+A method is a label, a config in configs/<dataset>, and ``--set`` settings. The claims use the labels.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import re
@@ -19,9 +20,11 @@ import pandas as pd
 import torch
 from tqdm import tqdm
 
-from experiments.report.sections import Seeds, interval, spread
+from experiments.report import keys
+from experiments.report.keys import Ranking
+from experiments.report.sections import Seeds, Table, interval, spread, with_interval
 from experiments.reproduce.jobs import Task
-from experiments.reproduce.plans import Plan
+from experiments.reproduce.plans import Plan, run_task
 from gramrun import runs
 from gramrun.base.files import read_json
 from gramrun.config import RunConfig
@@ -32,21 +35,28 @@ from gramrun.runs import directory
 
 SAMPLING = "sampling"
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
-# What makes times of a report's runs poor witnesses, and steps better ones.
-SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"
-LAST = 0.1  # the part of training in which a curve that rises
-RISING = 0.02  # by more than this of itself is said to be still rising
-WORTH_PROCESSES = 5  # runs to evaluate; processes that import torch take seconds to start
-FORGOTTEN = 0.05  # of the zero start, (1 − α)^steps, which is not spoken of below this: 3/α steps
+SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
+LAST = 0.1  # the part of training whose rise the table shows
+WORTH_PROCESSES = 5  # runs to evaluate; starting a process takes seconds
+UNSEEDED = ("popularity",)  # configs of baselines that draw nothing
+PACKAGES = {"implicit-als": "implicit"}  # configs of baselines that need a package
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: its label (empty: the estimator's own), its config's name, and ``--set`` settings."""
+    """A row of a table.
+
+    Attributes:
+        label: its name; empty for the estimator's own.
+        config: the name of its YAML file.
+        settings: ``--set`` settings.
+        command: ``train`` or ``baseline``.
+    """
 
     label: str
     config: str
     settings: tuple[str, ...] = ()
+    command: str = "train"
 
 
 def paper_methods(alphas: Sequence[float]) -> tuple[Method, ...]:
@@ -59,33 +69,45 @@ def paper_methods(alphas: Sequence[float]) -> tuple[Method, ...]:
 
 
 def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
-    """The training runs of some methods, on every data set of the plan that has their configs."""
+    """The runs of some methods, on every data set of the plan that has their configs."""
     return [
         task
         for dataset in plan.datasets
         for method in present(dataset, methods)
-        for task in plan.tasks("train", dataset, method.config, *settings(plan, dataset, method))
+        for task in runs_of(plan, dataset, method)
     ]
 
 
 def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
-    """Those with a config for the data set, all of them with a label."""
-    files = [(m, Path("configs") / dataset / f"{m.config}.yaml") for m in methods]
+    """Those with a config for the data set and their package installed, all of them with a label."""
+    found = []
+    missing = missing_packages(methods)
+    for method in methods:
+        file = Path("configs") / dataset / f"{method.config}.yaml"
+        if file.exists() and PACKAGES.get(method.config) not in missing:
+            label = method.label or load_config(RunConfig, file, method.settings).estimator.label
+            found.append(replace(method, label=label))
+    return found
+
+
+def missing_packages(methods: Sequence[Method]) -> list[str]:
+    """The packages that some of these methods need, and that are not installed."""
+    needed = dict.fromkeys(PACKAGES[m.config] for m in methods if m.config in PACKAGES)
+    return [package for package in needed if importlib.util.find_spec(package) is None]
+
+
+def runs_of(plan: Plan, dataset: str, method: Method) -> list[Task]:
+    """The runs of a method, one a seed, with the plan's option ``settings``."""
+    own = () if method.command == "baseline" else plan.option("settings", dataset) or ()
+    seeds = plan.seeds[:1] if method.config in UNSEEDED else plan.seeds
     return [
-        m if m.label else replace(m, label=load_config(RunConfig, file, m.settings).estimator.label)
-        for m, file in files
-        if file.exists()
+        run_task(method.command, dataset, method.config, *own, *method.settings, seed=seed) for seed in seeds
     ]
 
 
-def settings(plan: Plan, dataset: str, method: Method) -> tuple[str, ...]:
-    """A method's ``--set`` settings, and those of the plan's option ``settings``."""
-    return (*(plan.option("settings", dataset) or ()), *method.settings)
-
-
-def paths(plan: Plan, dataset: str, method: Method) -> list[Path]:
-    """The run directories of a method, one a seed."""
-    return [t.output for t in plan.tasks("train", dataset, method.config, *settings(plan, dataset, method))]
+def paths(plan: Plan, dataset: str, methods: Sequence[Method]) -> list[Path]:
+    """The run directories of some methods."""
+    return [task.output for method in present(dataset, methods) for task in runs_of(plan, dataset, method)]
 
 
 def evaluate(paths: Sequence[Path]) -> list[dict[str, dict[str, Any]]]:
@@ -125,34 +147,43 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     """Where finished runs ended: a row for each method and seed.
 
     Returns:
-        Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``best`` (of the validation curve)
-        and ``best_step``, ``steps``, ``seconds`` (of training), ``curve`` (`SECONDS`, `STEPS`, `MAP`),
-        ``popularity`` and ``interval`` (of the validation MAP@10, over left items).
+        Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, and ``interval`` (of
+        the validation MAP@10, over left items); of training runs also ``best`` (of the validation curve),
+        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`) and ``popularity``.
     """
     rows = []
-    asked = {method.label: paths(plan, dataset, method) for method in present(dataset, methods)}
-    results = iter(evaluate([path for own in asked.values() for path in own]))
-    for label, own in asked.items():
-        for seed, path in zip(plan.seeds, own, strict=True):
-            found = next(results)
-            curve = pd.DataFrame(runs.open_run(path).metrics())
-            best = curve["map@10"].idxmax()
-            rows.append(
-                {
-                    "label": label,
-                    "seed": seed,
-                    "validation": found["validation"]["map@10"],
-                    "train": found["train"]["map@10"],
-                    "best": curve["map@10"][best],
-                    "best_step": curve["step"][best],
-                    "steps": curve["step"].iloc[-1],
-                    "seconds": curve["train_seconds"].iloc[-1],
-                    "curve": np.array(curve[["train_seconds", "step", "map@10"]], dtype=float),
-                    "popularity": found["validation"]["popularity"]["map@10"],
-                    "interval": found["validation"]["ci95"],
-                }
-            )
+    asked = {method: runs_of(plan, dataset, method) for method in present(dataset, methods)}
+    trained = [task.output for method, own in asked.items() for task in own if method.command == "train"]
+    evaluations = dict(zip(trained, evaluate(trained), strict=True))
+    for method, own in asked.items():
+        for seed, task in zip(plan.seeds, own, strict=False):
+            found = evaluations.get(task.output) or read_json(task.output / directory.EVALUATION)
+            row = {
+                "label": method.label,
+                "seed": seed,
+                "validation": found["validation"]["map@10"],
+                "train": found["train"]["map@10"],
+                "interval": found["validation"]["ci95"],
+            }
+            if method.command == "baseline":
+                row["seconds"] = read_json(task.output / directory.MANIFEST)["seconds"]
+            else:
+                row |= _along(task.output) | {"popularity": found["validation"]["popularity"]["map@10"]}
+            rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _along(path: Path) -> dict[str, Any]:
+    """What a training run measured on the way."""
+    curve = pd.DataFrame(runs.open_run(path).metrics())
+    best = curve["map@10"].idxmax()
+    return {
+        "best": curve["map@10"][best],
+        "best_step": curve["step"][best],
+        "steps": curve["step"].iloc[-1],
+        "seconds": curve["train_seconds"].iloc[-1],
+        "curve": np.array(curve[["train_seconds", "step", "map@10"]], dtype=float),
+    }
 
 
 def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
@@ -160,22 +191,22 @@ def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
     return tuple(float(x) for x in frame.loc[frame["label"] == label, name])
 
 
-def lifts(frame: pd.DataFrame, label: str, name: str = "validation") -> Seeds:
-    """A method's relative lift over sampling, paired by seed: 0.01 is 1 %."""
-    own, baseline = column(frame, label, name), column(frame, SAMPLING, name)
+def lifts(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> Seeds:
+    """A method's relative lift of the validation MAP@10 over another's, paired by seed: 0.01 is 1 %."""
+    own, baseline = column(frame, label, "validation"), column(frame, other, "validation")
     return tuple(a / b - 1 for a, b in zip(own, baseline, strict=True))
 
 
 def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
-    """How much sooner than sampling a method comes to rank as sampling does at its end, and stays there.
+    """How much sooner than sampling a method ranks as sampling does at its end, and stays there.
 
-    Sampling's time is that of its own coming there, so that both are passages through one level by noisy
-    curves. Times between two evaluations are interpolated. 0 where a method never gets there.
+    Sampling's own time is that at which it comes there for good: both are passages of noisy curves through
+    one level. Times between two evaluations are interpolated. 0 where a method never gets there.
 
     Args:
         frame: `measure`'s.
         label: the method.
-        axis: `SECONDS` of training or `STEPS`, which no other load on the machine changes.
+        axis: `SECONDS` of training or `STEPS`, which other load on the machine does not change.
     """
     return tuple(
         _arrival(reference, level, axis) / when if np.isfinite(when := _arrival(curve, level, axis)) else 0.0
@@ -215,7 +246,7 @@ def _arrival(curve: np.ndarray, level: float, axis: int) -> float:
     return float(x0 + (x1 - x0) * (level - m0) / (m1 - m0))
 
 
-def late_rise(frame: pd.DataFrame, label: str = SAMPLING) -> float:
+def late_rise(frame: pd.DataFrame, label: str) -> float:
     """By how much of itself a method's validation MAP@10 rose in the last tenth of its steps; seeds' mean."""
     rises = [
         curve[-1, MAP] / np.interp((1 - LAST) * curve[-1, STEPS], curve[:, STEPS], curve[:, MAP]) - 1
@@ -228,86 +259,63 @@ def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, S
     """What claims may ask of `measure`'s frame, by name."""
     found: dict[str, Seeds] = {}
     for label in frame["label"].unique():
-        name = f"{dataset}/{prefix}{label}"
-        found[f"{name}/validation MAP"] = column(frame, label, "validation")
-        found[f"{name}/training MAP"] = column(frame, label, "train")
-        found[f"{name}/steps"] = column(frame, label, "steps")
-        found[f"{name}/speed-up to sampling's final MAP"] = speed_ups(frame, label)
-        found[f"{name}/speed-up in steps to sampling's final MAP"] = speed_ups(frame, label, STEPS)
-        found[f"{name}/largest speed-up that its evaluations can show"] = largest_speed_ups(frame, label)
+        values = {
+            Ranking.VALIDATION: column(frame, label, "validation"),
+            Ranking.TRAINING: column(frame, label, "train"),
+        }
+        if "curve" in frame:
+            values |= {
+                Ranking.STEPS: column(frame, label, "steps"),
+                Ranking.SPEED_UP: speed_ups(frame, label),
+                Ranking.SPEED_UP_IN_STEPS: speed_ups(frame, label, STEPS),
+                Ranking.LARGEST_SPEED_UP: largest_speed_ups(frame, label),
+            }
+        found |= {keys.ranking(dataset, prefix + label, name): value for name, value in values.items()}
     return found
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def table(plan: Plan, dataset: str, methods: Sequence[Method], frame: pd.DataFrame) -> Table:
     """`measure`'s frame as it is to be read, popularity as its last row."""
     rows = []
     for label in frame["label"].unique():
         own = frame[frame["label"] == label]
+        alpha = re.fullmatch(r"SOGram α=([\d.]+)", label)
+        start = (1 - float(alpha[1])) ** own["steps"].mean() if alpha else 0.0
+        lift = "" if label == SAMPLING else with_interval(lifts(frame, label), "+.1%")
         rows.append(
             {
                 "method": label,
                 "validation MAP@10": spread(column(frame, label, "validation")),
-                "lift over sampling [95 %]": "" if label == SAMPLING else percent(lifts(frame, label)),
+                "lift over sampling [95 %]": lift,
                 "training MAP@10": spread(column(frame, label, "train")),
                 "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
                 f"{own['steps'].mean():,.0f})",
+                "rise in the last tenth": f"{late_rise(frame, label):+.1%}",
+                "zero start left": f"{start:.0%}" if start > 0.005 else "",
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
-        )
+        )  # fmt: skip
     rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
-    return pd.DataFrame(rows).fillna("")
+    return Table(dataset, caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
 
 
-def percent(values: Seeds) -> str:
-    """A mean in per cent with its 95 % interval."""
-    low, high = interval(values)
-    return f"{100 * np.mean(values):+.1f} % [{100 * low:+.1f}, {100 * high:+.1f}]"
-
-
-def judgement(frame: pd.DataFrame, dataset: str) -> str:
-    """What a data set says of the claim that better Gramians rank better, in a sentence or two."""
-    others = [label for label in frame["label"].unique() if label != SAMPLING]
-    ahead = [label for label in others if interval(lifts(frame, label))[0] > 0]
-    behind = [label for label in others if interval(lifts(frame, label))[1] < 0]
-    parts = []
-    if ahead:
-        parts.append("ahead of sampling: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in ahead))
-    if behind:
-        parts.append("behind sampling: " + "; ".join(f"{x}, {percent(lifts(frame, x))}" for x in behind))
-    if rest := [label for label in others if label not in ahead + behind]:
-        widest = max(rest, key=lambda label: abs(np.mean(lifts(frame, label))))
-        parts.append(
-            f"not told apart from sampling: {', '.join(rest)} (at most {percent(lifts(frame, widest))}, "
-            f"{widest})"
-        )
-    floor = frame["popularity"].iloc[0]
-    best = max(float(np.mean(column(frame, label, "validation"))) for label in frame["label"].unique())
-    beside = "below" if best < floor else "above"
+def summary(dataset: str, frame: pd.DataFrame) -> str:
+    """Which methods differ from sampling, by the paired intervals, and where the best and popularity are."""
+    groups: dict[str, list[str]] = {"ahead of sampling": [], "behind": [], "not told apart": []}
+    for label in (x for x in frame["label"].unique() if x != SAMPLING):
+        low, high = interval(lifts(frame, label))
+        groups["ahead of sampling" if low > 0 else "behind" if high < 0 else "not told apart"].append(label)
+    told = [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]
+    best = frame.groupby("label")["validation"].mean().max()
     return (
-        f"On {dataset}, {'; '.join(parts)}. The best is {beside} popularity ({best:.4f}, {floor:.4f})."
-        f"{_cut_short(frame)}"
-    )
-
-
-def _cut_short(frame: pd.DataFrame) -> str:
-    """What says that training ended early: a curve still rising, a zero start not yet forgotten."""
-    text = ""
-    if (rise := late_rise(frame)) > RISING:
-        text += f" Sampling was still rising: by {rise:.1%} in the last tenth of its steps."
-    left = []
-    for label, rows in frame.groupby("label", sort=False):
-        if found := re.fullmatch(r"SOGram α=([\d.]+)", str(label)):
-            start = (1 - float(found[1])) ** rows["steps"].mean()
-            left += [f"{start:.0%} with {label}"] if start > FORGOTTEN else []
-    return text + (
-        f" Of the Gramians' zero start there is left at the end {', '.join(left)}." if left else ""
+        f"On {dataset}, {'; '.join(told) or 'there is sampling alone'}. The best ranks at {best:.4f}, "
+        f"popularity at {frame['popularity'].iloc[0]:.4f}."
     )
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
     """What the numbers of `table` are."""
-    first = paths(plan, dataset, present(dataset, methods)[0])[0]
-    example = evaluate([first])[0]["validation"]
+    example = evaluate(paths(plan, dataset, present(dataset, methods)[:1])[:1])[0]["validation"]
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (
         f"{dataset}: MAP@10, denominator min(10, relevant), ties against the model, {pool}. Validation: "

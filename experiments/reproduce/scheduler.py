@@ -1,7 +1,7 @@
-"""Running gramrun and scripts over the cores: one thread each, skipped where done, resumed where interrupted.
+"""Run jobs over the cores: one thread each, skipped where done, resumed where interrupted.
 
-Runs of these sizes are faster side by side on one thread each than one after another on all cores; and a run
-that goes on with another number of threads would not have the same bits.
+Small runs are faster side by side on one thread each than one after another on all cores. And a resumed run
+has the same bits only on the same number of threads.
 """
 
 from __future__ import annotations
@@ -12,86 +12,107 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from tqdm import tqdm
 
-from experiments.reproduce.forecast import Forecast, together
-from experiments.reproduce.jobs import Job, Script, Task, remember_failure, state_of
+from experiments.reproduce.jobs import Job, Script, Task, remember_failure, seconds_of, state_of
 from experiments.reproduce.worker import run_module
 from gramrun.base.capacity import time_text
 from gramrun.base.errors import RunError
 from gramrun.base.files import write_json
 from gramrun.base.provenance import provenance
 
-_REFRESH = 5  # seconds between two looks at the clock
 _FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}
 
 
 class RunsFailed(RunError):
-    """Some runs failed; all others were run.
-
-    Attributes:
-        failures: what each said.
-    """
+    """Some jobs failed; all others were run. `failures` says why each failed."""
 
     def __init__(self, failures: Mapping[Job, str]) -> None:
-        """The message is the first one's."""
+        """The message is the first failure's."""
         more = f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""
         super().__init__(next(iter(failures.values())) + more)
         self.failures = dict(failures)
 
 
-def run_all(tasks: Sequence[Job]) -> None:
-    """Run every task that is not done, the longest first, as many at once as there are cores.
+class Forecast:
+    """Seconds that jobs will take, by finished ones of the same settings or, failing that, config."""
 
-    A bar, or a line a run where there is no terminal, says what is done and how long the rest will take.
-    What fails is told at once, and the others go on.
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for job in jobs:
+            self.learn(job)
+
+    def learn(self, job: Job) -> None:
+        """Learn from a job, if it has finished."""
+        if (seconds := seconds_of(job)) is not None:
+            for kind in _kinds(job):
+                self._seconds[kind].append(seconds)
+
+    def seconds(self, job: Job) -> float | None:
+        """What the whole of a job will take; None where nothing like it has finished."""
+        known = next((self._seconds[kind] for kind in _kinds(job) if kind in self._seconds), None)
+        return statistics.fmean(known) if known else None
+
+
+def _kinds(job: Job) -> list[tuple[str, ...]]:
+    """The kinds of jobs that a job is one of, the narrowest first."""
+    if isinstance(job, Script):
+        return [(job.module, *job.arguments), (job.module,)]
+    dataset, config = job.config.parent.name, job.config.name
+    length = [o for o in job.overrides if o.startswith(("train.steps=", "train.epochs="))]
+    settings = [o for o in job.overrides if not o.startswith(("train.seed=", "baseline.seed="))]
+    return [(job.command, dataset, config, *settings), (job.command, dataset, config, *length)]
+
+
+def run_all(jobs: Sequence[Job]) -> None:
+    """Run every job that is not done, the longest first, as many at once as there are cores.
+
+    A failure is shown at once, and the other jobs go on.
 
     Raises:
-        RunsFailed: at the end, when tasks have failed.
+        RunsFailed: at the end, when jobs have failed.
     """
-    states = {task: state_of(task) for task in tasks}
-    waiting = [task for task, state in states.items() if state != "done"]
+    states = {job: state_of(job) for job in jobs}
+    waiting = [job for job, state in states.items() if state != "done"]
     print(f"{len(states) - len(waiting)} of {len(states)} runs are done already", flush=True)
     forecast = Forecast(states)
-    # The longest first, so that no core idles at the end; what is not known may be the longest.
-    waiting.sort(key=lambda task: -(forecast.seconds(task) or math.inf))
+    # The longest first, so that no core idles at the end; an unknown one may be the longest.
+    waiting.sort(key=lambda job: -(forecast.seconds(job) or math.inf))
     cores = os.cpu_count() or 1
-    began: dict[Job, float] = {}
     failures: dict[Job, str] = {}
 
-    def run(task: Job) -> None:
-        began[task] = time.monotonic()
-        if isinstance(task, Task):
-            make_run(task, *_FLAGS[states[task]])
+    def run(job: Job) -> None:
+        if isinstance(job, Task):
+            make_run(job, *_FLAGS[states[job]])
         else:
-            run_script(task)
+            run_script(job)
 
     with ThreadPoolExecutor(cores) as pool, tqdm(total=len(waiting), unit="run", disable=None) as bar:
-        futures = {pool.submit(run, task): task for task in waiting}
+        futures = {pool.submit(run, job): job for job in waiting}
         pending: set[Future[None]] = set(futures)
         try:
             while pending:
-                done, pending = wait(pending, _REFRESH, FIRST_COMPLETED)
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 for future in done:
-                    task = futures[future]
+                    job = futures[future]
                     try:
                         future.result()
                     except RunError as error:
-                        failures[task] = str(error)
-                        remember_failure(task, str(error))
+                        failures[job] = str(error)
+                        remember_failure(job, str(error))
                         tqdm.write(f"FAILED, and the others go on: {error}", file=sys.stderr)
                     else:
-                        forecast.learn(task)
-                left = _time_left([t for f, t in futures.items() if f in pending], began, forecast, cores)
+                        forecast.learn(job)
+                left = _time_left([futures[future] for future in pending], forecast, cores)
                 bar.set_postfix_str(left)
                 bar.update(len(done))
-                if bar.disable and done:
-                    names = ", ".join(_told(futures[future], failures) for future in done)
-                    count = f"[{len(waiting) - len(pending)}/{len(waiting)}]"
-                    print(f"{count} {names}; {left}", flush=True)
+                if bar.disable:
+                    names = ", ".join("/".join(futures[future].output.parts[-2:]) for future in done)
+                    print(f"[{len(waiting) - len(pending)}/{len(waiting)}] {names}; {left}", flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -99,41 +120,31 @@ def run_all(tasks: Sequence[Job]) -> None:
         raise RunsFailed(failures)
 
 
-def _told(task: Job, failures: Mapping[Job, str]) -> str:
-    return "/".join(task.output.parts[-2:]) + (" failed" if task in failures else "")
-
-
-def _time_left(tasks: Sequence[Job], began: Mapping[Job, float], forecast: Forecast, cores: int) -> str:
-    """In words, for tasks that have begun or will, in this order; unknown ones count as the others' mean."""
-    forecasts = [forecast.seconds(task) for task in tasks]
-    known = [seconds for seconds in forecasts if seconds is not None]
-    if tasks and not known:
+def _time_left(jobs: Sequence[Job], forecast: Forecast, cores: int) -> str:
+    """In words; jobs of unknown length count as the mean of the others."""
+    known = [seconds for job in jobs if (seconds := forecast.seconds(job)) is not None]
+    if jobs and not known:
         return "time left not known yet"
-    now = time.monotonic()
-    left = [
-        max(0.0, (statistics.fmean(known) if seconds is None else seconds) - (now - began.get(task, now)))
-        for task, seconds in zip(tasks, forecasts, strict=True)
-    ]
-    return f"about {time_text(together(left, cores))} left"
+    return f"at most {time_text(statistics.fmean(known or [0]) * math.ceil(len(jobs) / cores))} left"
 
 
-def gramrun(arguments: Sequence[str], *, quiet: bool = True) -> None:
-    """Run one gramrun command, on as many threads as it likes; print nothing if `quiet`.
+def gramrun(arguments: Sequence[str]) -> None:
+    """Run one gramrun command, on as many threads as it likes, and print nothing.
 
     Raises:
-        RunError: when it fails, with its own message.
+        RunError: it fails, with its own message.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "gramrun", *arguments], capture_output=quiet, text=True, check=False
+        [sys.executable, "-m", "gramrun", *arguments], capture_output=True, text=True, check=False
     )
-    _check("gramrun", arguments, done.returncode, done.stderr if quiet else None)
+    _check("gramrun", arguments, done.returncode, done.stderr)
 
 
 def make_run(task: Task, *flags: str) -> None:
     """Run a task on one thread.
 
     Raises:
-        RunError: when it fails, with its own message.
+        RunError: it fails, with its own message.
     """
     arguments = task.arguments(*flags)
     _check("gramrun", arguments, *run_module("gramrun", arguments))
@@ -143,24 +154,23 @@ def run_script(script: Script) -> None:
     """Run a script on one thread, and stamp its file.
 
     Raises:
-        RunError: when it fails, with its own message, or has not written its file.
+        RunError: it fails, with its own message, or has not written its file.
     """
     started = time.monotonic()
-    script.stamp.unlink(missing_ok=True)  # what a failing script leaves behind is nobody's
+    script.stamp.unlink(missing_ok=True)  # a failing script must not leave a stamp
     script.output.parent.mkdir(parents=True, exist_ok=True)
     arguments = [*script.arguments, "--output", str(script.output)]
     _check(script.module, arguments, *run_module(script.module, arguments))
     if not script.output.exists():
         raise RunError(f"{script.module} has not written {script.output}")
-    made = {"seconds": time.monotonic() - started, "provenance": provenance()}
+    seconds = time.monotonic() - started
+    made = {"module": script.module, "seconds": seconds, "provenance": provenance()}
     write_json(script.stamp, {**script.describe(), **made})
 
 
-def _check(module: str, arguments: Sequence[str], code: int, said: str | None) -> None:
-    """Raise where a program failed; `said` is None where the user has seen what it said."""
-    if not code:
-        return
-    # Of a traceback the last line says what it is.
-    lines = (said or "").strip().splitlines()
-    reason = f": {lines[-1]}" if lines else ", see above" if said is None else ""
-    raise RunError(f"{module} {' '.join(arguments)} failed ({code}){reason}")
+def _check(module: str, arguments: Sequence[str], code: int, errors: str) -> None:
+    if code:
+        lines = errors.strip().splitlines()  # the last line of a traceback names the error
+        raise RunError(
+            f"{module} {' '.join(arguments)} failed ({code})" + (f": {lines[-1]}" if lines else "")
+        )

@@ -1,8 +1,7 @@
-"""``python -m MODULE`` in a process that has imported already what takes a run seconds to import.
+"""``python -m MODULE`` in a process that is forked from a server which has imported PyTorch and numba.
 
-Most runs of `make reproduce` take seconds, and Python, PyTorch and numba take as many to start. Here each
-process is forked from a server that has imported them once and computes nothing, so that none finds in its
-memory what another left there.
+Most runs of `make reproduce` take seconds, and importing takes as many. The server computes nothing, so that
+no run finds in memory what another left there.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from pathlib import Path
 
 import torch
 
-# Elsewhere there is no fork, or none that the system's libraries stand: each process imports for itself.
+# Other systems have no reliable fork: there each process imports for itself.
 _PROCESSES = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-_IMPORTED = [
-    "gramrun.cli.training",
-    "gramrun.training.loop",
-    "gramrun.training.gram_error",
-    "gramrun.evaluation.baselines.run",
-    "torch._dynamo",  # which torch.optim imports when it is called
-    "experiments.reproduce.dry_run",
-    "experiments.reproduce.pipeline",  # multiprocessing executes its parent's main module in every child
-]
 if sys.platform == "linux":
-    _PROCESSES.set_forkserver_preload(_IMPORTED)
+    _PROCESSES.set_forkserver_preload(
+        [
+            "gramrun.cli.training",
+            "gramrun.training.loop",
+            "gramrun.training.gram_error",
+            "gramrun.evaluation.baselines.run",
+            "torch._dynamo",  # torch.optim imports it when it is called
+            "experiments.reproduce.pipeline",  # multiprocessing imports its parent's main module in children
+        ]
+    )
 _ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 _LOCK = threading.Lock()  # on the environment, and on looking whether processes have ended
 
@@ -43,7 +42,7 @@ def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
     Several threads may call this at once.
 
     Returns:
-        The exit code, negative where a signal ended it, and what it wrote to standard error.
+        The exit code, negative where a signal ended it, and its standard error.
     """
     with tempfile.TemporaryDirectory() as folder:
         errors = Path(folder) / "stderr"
@@ -54,17 +53,17 @@ def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
             with _one_thread():
                 process.start()
         connection.wait([process.sentinel])
-        # `start` looks after all other processes, and the server tells how one ended only once.
+        # `start` polls all other processes, and the server reports each end only once.
         with _LOCK:
             process.join()
-        said = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
+        written = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
     assert process.exitcode is not None  # it has been joined
-    return process.exitcode, said
+    return process.exitcode, written
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """What is started now has one thread: libraries count theirs when they are loaded, here by the server."""
+    """Libraries count their threads when they are loaded: here by the server, when it starts."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ.update(_ONE_THREAD)
     try:
@@ -79,7 +78,7 @@ def _one_thread() -> Iterator[None]:
 def _run(
     module: str, arguments: list[str], folder: Path, environment: Mapping[str, str], errors: Path
 ) -> None:
-    """What the new process does, which comes with the server's folder and environment."""
+    """The new process: it starts with the server's folder and environment."""
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(silence, stream)
@@ -89,6 +88,6 @@ def _run(
     os.environ.update(environment)
     searched = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = dict.fromkeys([str(folder), *filter(None, searched), *sys.path])
-    torch.set_num_threads(1)  # where another part of the program had started the server
+    torch.set_num_threads(1)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.claim_commands import NOWHERE, command
-from experiments.report.claims import load_claims
-from experiments.reproduce import gramian_errors, rankings
-from experiments.reproduce.items import corpus_sizes, error_at_scale, inner_products, scaling
-from experiments.reproduce.plans import load_profile, profiles
+from experiments.report.claims import CLAIMS
+from experiments.reproduce import rankings
+from experiments.reproduce.items import corpus_sizes, error_at_scale, gramian_error, inner_products, scaling
+from experiments.reproduce.plans import load_profile, measuring_command, profiles
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 
@@ -40,7 +39,7 @@ def of_gramian_errors(plan, dataset):
         for side, s, t in itertools.product(("left", "right"), SEEDS, range(1, 11))
     ]  # fmt: skip
     return {
-        *gramian_errors.measured(dataset, pd.DataFrame(rows), pairs=1000),
+        *gramian_error.measurements(dataset, pd.DataFrame(rows), pairs=1000),
         *(f"{dataset}/{x}" for x in TRAJECTORY),
     }
 
@@ -52,16 +51,16 @@ def of_error_at_scale(plan, dataset):
         for a, η, s, t in options
     ]
     frame = pd.DataFrame(rows).assign(side="left", relative_drift=0.1)
-    return {f"{dataset}/{name}" for name in (*error_at_scale.decay(frame), "scale trajectory steps")}
+    return {*error_at_scale.decay(dataset, frame), f"{dataset}/scale trajectory steps"}
 
 
 def of_inner_products(plan, dataset):
     rows = [
         {"gravity": g, "seed": s, "step": 1, "pairs": pairs, "mean": 1.0, "sd": 1.0, "map@10": 0.1}
-        for g, s, pairs in itertools.product(plan.options["gravity"], SEEDS, inner_products.KINDS.values())
+        for g, s, pairs in itertools.product(plan.options["gravity"], SEEDS, inner_products.KINDS)
     ]
-    found = (*inner_products.at_the_end(pd.DataFrame(rows)), *inner_products.final_map(pd.DataFrame(rows)))
-    return {f"{dataset}/{inner_products.LABEL}/{name}" for name in found}
+    frame = pd.DataFrame(rows)
+    return {*inner_products.at_the_end(dataset, frame), *inner_products.final_map(dataset, frame)}
 
 
 def of_corpus_sizes(plan, dataset):
@@ -107,7 +106,7 @@ def written(tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("claim", load_claims(), ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_every_name_that_a_claim_asks_for_is_written_by_its_item(claim, written):
     for case in claim.cases():
         asked = [name for side in claim.names(case) for name in side]
@@ -116,10 +115,33 @@ def test_every_name_that_a_claim_asks_for_is_written_by_its_item(claim, written)
             prefix, star, suffix = name.partition("*")
             matching = [w for w in written[claim.item] if w.startswith(prefix) and w.endswith(suffix)]
             assert len(matching) >= 3 if star else name in written[claim.item], (claim.item, name)
-        assert command(claim, case, "standard", measured=False) != NOWHERE, case
+        assert measuring_command(claim, case, False, "standard").startswith("python"), case
 
 
-def test_a_corpus_is_counted_as_what_it_is(tmp_path):
+def test_the_command_is_the_narrowest_that_measures_a_claim():
+    claims = {claim.id: claim for claim in CLAIMS}
+
+    def call(name, measured, **case):
+        return measuring_command(claims[name], case, measured, "standard").removeprefix(
+            "python -m experiments.reproduce --profile "
+        )
+
+    nearer = {"dataset": "enwik8", "B": "128"}
+    assert (
+        call("sogram-nearer-than-sampling", True, **nearer)
+        == "standard --items gramian_error --datasets enwik8"
+    )
+    assert (
+        call("sogram-nearer-than-sampling", False, **nearer)
+        == "quick --items gramian_error --datasets enwik8"
+    )
+    both = call("lift-grows-enwik8", True, dataset="enwik8-titles")
+    assert both == "standard --items final_map --datasets enwik8-titles enwik8"
+    planted = {"dataset": "planted-clusters", "k": "16", "B": "4"}
+    assert call("lift-grows-planted", False, **planted) == "standard --items scaling"
+
+
+def test_a_corpus_is_counted_as_what_it_is():
     manifest = json.loads(
         '{"corpus": {"left_items": 3, "right_items": 2, "pairs": 5},'
         ' "sides": {"left": {"item": "user"}, "right": {"item": "movie"}}}'

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
 
-from experiments.reproduce import known_optimum
-from experiments.reproduce.known_optimum import ESTIMATORS, Setting
+from experiments.reproduce.items import known_optimum
+from experiments.reproduce.items.known_optimum import ESTIMATORS, Setting
+from experiments.reproduce.jobs import state_of
+from experiments.reproduce.plans import Plan
 from gramrun.gramian.estimator import NoGramian
 from gramrun.training.trainer import Trainer
 
@@ -65,10 +68,8 @@ def mistaken(trainer, mistake):
 
 
 @pytest.fixture(scope="module")
-def one_hot(tmp_path_factory):
-    return known_optimum.one_hot_corpus(
-        tmp_path_factory.mktemp("c") / "one-hot", left_items=80, right_items=40
-    )
+def one_hot():
+    return known_optimum.one_hot_corpus(left_items=80, right_items=40)
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +164,44 @@ def test_starts_that_disagree_are_refused(one_hot):
     config = known_optimum.make_config(one_hot, ESTIMATORS["sampling"], PAPER, "model.embedding_dim=3")
     with pytest.raises(ValueError, match="starts of ALS end at different values"):
         known_optimum.optimum(config, one_hot)
+
+
+def test_from_the_script_to_the_section(tmp_path, monkeypatch):
+    """One objective, two estimators, one epoch: no run arrives, and the section says so."""
+    monkeypatch.chdir(tmp_path)
+    names = ["exact Gramian", "sampling"]
+    options = {
+        "objectives": [known_optimum.SETTINGS[3].title],
+        "estimators": names,
+        "learning_rate": 0.3,
+        "epochs": 1,
+    }
+    plan = Plan("known_optimum", (), (0, 1), options, tmp_path)
+    plan.folder.mkdir(parents=True)
+    (script,) = known_optimum.tasks(plan)
+    assert state_of(script) == "new"
+    monkeypatch.setattr("sys.argv", ["known_optimum", *script.arguments, "--output", str(script.output)])
+    known_optimum.main()
+    section = known_optimum.section(plan)
+    assert section.summary == "0 of 4 runs end within 1% of F*."
+    assert section.tables[0].frame["epochs"].tolist() == ["never (never to never)"] * 2
+    name = f"known optimum, {options['objectives'][0]}/sampling/end excess"
+    assert len(section.measured[name]) == 2 and min(section.measured[name]) > 0.01
+    changed = {**ESTIMATORS, "sampling": ("name=sampling", "gramian_batch_size=9")}
+    monkeypatch.setattr(known_optimum, "ESTIMATORS", changed)
+    assert known_optimum.tasks(plan)[0].settings != script.settings
+
+
+def test_a_run_that_never_arrives_counts_as_infinitely_late():
+    rows = [("s", 0.5, "sampling", seed, epoch, 0.01 * seed) for seed, epoch in enumerate((3.0, None, 5.0))]
+    frame = pd.DataFrame(rows, columns=["setting", "optimum", "estimator", "seed", "epoch", "excess"])
+    row = known_optimum.table(frame).iloc[0]
+    assert (row["arrived"], row["epochs"]) == ("2 of 3", "5.0 (3.0 to never)")
+
+
+def test_methods_that_a_setting_cannot_have():
+    paper, small_batch, _, uniform, *_ = known_optimum.SETTINGS
+    pair = ESTIMATORS["SAGram β=1, per pair"]
+    free = ESTIMATORS["SOGram α=0.1, debiased, previous batch"]
+    assert known_optimum.possible(pair, paper) and not known_optimum.possible(pair, uniform)
+    assert known_optimum.possible(free, uniform) and not known_optimum.possible(free, small_batch)

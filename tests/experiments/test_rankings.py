@@ -5,12 +5,10 @@ import pandas as pd
 import pytest
 
 from experiments.report.sections import interval, spread
-from experiments.reproduce import gramian_errors, rankings
-from experiments.reproduce.forecast import Forecast, together
-from experiments.reproduce.items import trade_off
-from experiments.reproduce.jobs import Script, Task
+from experiments.reproduce import rankings
+from experiments.reproduce.items import gramian_error, trade_off
+from experiments.reproduce.jobs import Script
 from experiments.reproduce.plans import load_profile, profiles, run_task
-from gramrun.base.capacity import time_text
 
 
 def frame(**validation):
@@ -60,36 +58,12 @@ def test_a_level_counts_as_reached_where_a_curve_stays_there_and_sampling_is_tim
     assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4 / 2])
 
 
-def test_what_was_cut_short_is_said():
-    """From (10, m/2) to (20, m), a tenth of the steps before the end it is .9 m: a rise of 1/9."""
-    rising = frame(sampling=[0.1, 0.2], **{"SOGram α=0.1": [0.1, 0.2], "SOGram α=0.2": [0.1, 0.2]})
-    assert rankings.late_rise(rising) == pytest.approx(1 / 9)
-    text = rankings.judgement(rising, "d")
-    assert "Sampling was still rising: by 11.1% in the last tenth of its steps." in text
-    assert text.endswith("zero start there is left at the end 12% with SOGram α=0.1.")  # .9^20; .8^20 is 1 %
-    flat = rising.assign(steps=2000, curve=[np.array([[1.0, 5, 0.1], [9.0, 20, 0.1]])] * len(rising))
-    assert "rising" not in rankings.judgement(flat, "d") and "start" not in rankings.judgement(flat, "d")
-
-
 def test_a_method_is_called_what_its_config_makes_of_it():
     methods = rankings.paper_methods([0.1])
     labels = {name: [m.label for m in rankings.present(name, methods)] for name in ("enwik8", "wikipedia-fr")}
     assert labels["enwik8"] == ["sampling", "SOGram α=0.1", "SAGram β=1, per pair"]
     assert labels["wikipedia-fr"][:2] == labels["enwik8"][:2]
     assert labels["wikipedia-fr"][2].startswith("SAGram β=1, per item")
-
-
-def test_a_verdict_turns_with_its_numbers():
-    ahead = rankings.judgement(frame(sampling=[0.1, 0.2, 0.1], other=[0.11, 0.22, 0.111]), "d")
-    assert "ahead of sampling: other, +10.3 %" in ahead
-    assert "behind" not in ahead
-    assert "popularity" in ahead and "is above popularity" not in rankings.judgement(
-        frame(sampling=[0.1]), "d"
-    )
-    behind = rankings.judgement(frame(sampling=[0.11, 0.22, 0.111], other=[0.1, 0.2, 0.1]), "d")
-    assert "behind sampling: other, -9" in behind
-    unclear = rankings.judgement(frame(sampling=[0.1, 0.1, 0.1], other=[0.2, 0.05, 0.1]), "d")
-    assert "not told apart from sampling: other" in unclear
 
 
 def test_intervals_and_spreads():
@@ -119,49 +93,17 @@ def test_where_two_learning_rates_change_places():
     assert rows["crosses at step"].tolist() == ["never"]
     rows = trade_off.crossings(errors_of({0.1: lambda t: 2, 0.01: lambda t: 1 / t}))
     assert rows["crosses at step"].tolist() == ["from the start"]
-    told = trade_off._told("d", pd.Series(["3", "never", "from the start", "never"]))
-    assert "On d, 1 of 4 pairs" in told and "In 2 the larger" in told and "In 1 the smaller" in told
-    assert trade_off._starts(errors_of({0.1: float})) == (
-        "Of the zero start (1 − α)^t is left at the end: 0.35 for α = 0.1."
-    )
 
 
 def test_late_and_early_errors():
     """Of 10 steps, the last fifth is 9 and 10, and the first tenth 1."""
-    found = gramian_errors.measured("d", errors_of({0.1: lambda t: float(t)}), pairs=640)
+    found = gramian_error.measurements("d", errors_of({0.1: lambda t: float(t)}), pairs=640)
     assert found == {
         "d/trajectory steps": (10,),
         "d/trajectory passes B=128": (2,),
         "d/SOGram α=0.1/left error B=128": (9.5, 9.5),
         "d/SOGram α=0.1/left early error B=128": (1, 1),
     }
-
-
-def test_tasks_on_cores():
-    assert together([5, 4, 3, 3], 2) == 8  # 5 + 3 beside 4 + 3
-    assert together([], 2) == 0
-    assert time_text(42) == "42 s" and time_text(600) == "10 min" and time_text(7200) == "2.0 h"
-
-
-def test_a_forecast_takes_the_nearest_kind_of_run(monkeypatch):
-    """Seconds a step of the same settings before those of the config, and these before the data set's."""
-
-    def task(config, *settings):
-        return run_task("train", "toy", config, *settings, seed=3)
-
-    forecast = Forecast([])
-    tasks = [
-        task("a"),
-        task("a", "x=1"),
-        task("b"),
-        Task("gram-error", task("a").config, (), task("a").output),
-    ]
-    forecast._steps = dict.fromkeys(tasks, 100)
-    assert forecast.seconds(tasks[0]) is None
-    for kind, pace in (((), 9.0), (("train", "toy"), 7.0), (("train", "toy", "a.yaml"), 5.0)):
-        forecast._pace[kind].append(pace)
-    forecast._pace["train", "toy", "a.yaml", "data.path=data/toy", "x=1"] += [1.0, 3.0]
-    assert [forecast.seconds(t) for t in tasks] == [500, 200, 700, 900]
 
 
 def test_runs_are_named_by_what_they_are():
@@ -183,3 +125,20 @@ def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_pa
             kind = task.module if isinstance(task, Script) else task.command
             assert named.setdefault(task.output, (kind, config)) == (kind, config)
     assert len(set(named.values())) == len(named)
+
+
+def test_methods_are_told_apart_by_their_paired_intervals():
+    """From (10, m/2) to (20, m), a tenth of the steps before the end it is .9 m: a rise of 1/9."""
+    ahead, unclear = [0.11, 0.22, 0.111], [0.2, 0.05, 0.1]
+    found = frame(sampling=[0.1, 0.2, 0.1], ahead=ahead, behind=[0.09, 0.18, 0.091], unclear=unclear)
+    words = (
+        "On d, ahead of sampling: ahead; behind: behind; not told apart: unclear. The best ranks at 0.1470"
+    )
+    assert rankings.summary("d", found).startswith(words)
+    assert rankings.late_rise(found, "ahead") == pytest.approx(1 / 9)
+
+
+def test_a_runs_folder_is_named_by_its_settings_however_long():
+    sizes = [f"gram_error.estimators={list(range(last))}" for last in (500, 501)]
+    one, other = (run_task("gram-error", "enwik8", "gram-error", size, seed=0).output.name for size in sizes)
+    assert one != other and max(len(one), len(other)) < 150 and one.endswith("-seed0")

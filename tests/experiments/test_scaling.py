@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.section_files import write_tables
-from experiments.reproduce import planted_clusters, scaling_summary, scaling_tables
+from experiments.report.sections import write_tables
+from experiments.reproduce import planted_clusters, scaling_losses
 from experiments.reproduce.items import scaling
+from experiments.reproduce.jobs import state_of
 from experiments.reproduce.plans import Plan, load_profile
 from experiments.reproduce.planted_clusters import Planted, draw_links, make_corpus, plant
 from experiments.reproduce.scaling_figure import scaling_figure
-from experiments.reproduce.scheduler import run_all, state_of
+from experiments.reproduce.scheduler import run_all
 from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection, RunConfig
@@ -130,93 +131,37 @@ FAR, NEAR, AT = (0.30, 0.31, 0.30), (0.399, 0.400, 0.3995), (0.4, 0.401, 0.4005)
 
 
 def test_losses_are_paired_by_seed():
-    frame = scaling_summary.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
-    assert scaling_summary.by_point(frame, "loss") == {
+    frame = scaling_losses.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
+    assert scaling_losses.by_point(frame, "loss") == {
         (1000, 10, 16, "sampling", 4): pytest.approx((0.2, 0.0))
     }
 
 
 def test_enough_is_from_there_on_and_too_small_is_shown():
     bad, close, wide, none = (0.19, 0.21), (0.001, 0.002), (-0.05, 0.06), (float("nan"), float("nan"))
-    assert scaling_summary.enough({4: bad, 64: close, 256: close}, 0.01) == 64
-    assert scaling_summary.enough({4: close, 64: wide, 256: close}, 0.01) == 256
-    assert scaling_summary.enough({4: close, 64: wide}, 0.01) is None
-    assert scaling_summary.enough({4: none}, 0.01) is None, "one seed shows nothing"
-    assert scaling_summary.too_small({4: bad, 64: close, 256: wide}, 0.01) == 4
-    assert scaling_summary.too_small({64: close, 256: wide, 512: none}, 0.01) is None
+    assert scaling_losses.enough({4: bad, 64: close, 256: close}, 0.01) == 64
+    assert scaling_losses.enough({4: close, 64: wide, 256: close}, 0.01) == 256
+    assert scaling_losses.enough({4: close, 64: wide}, 0.01) is None
+    assert scaling_losses.enough({4: none}, 0.01) is None, "one seed shows nothing"
+    assert scaling_losses.too_small({4: bad, 64: close, 256: wide}, 0.01) == 4
+    assert scaling_losses.too_small({64: close, 256: wide, 512: none}, 0.01) is None
 
 
 def test_intervals_by_hand():
     """Losses with deviations ±.1 and ±.3 at B = 4: variance (.02 + .18) / 2, 2 degrees of freedom, t = 4.303."""
     maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.7), ("b", 4): (0.8, 0.2), ("a", 64): (0.9, 0.9)}
-    ends = scaling_summary.intervals(scaling_summary.with_losses(made(maps)))
+    ends = scaling_losses.intervals(scaling_losses.with_losses(made(maps)))
     half = 4.3027 * np.sqrt(0.1 / 2)
     np.testing.assert_allclose(ends[1000, 10, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
     np.testing.assert_allclose(ends[1000, 10, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
     np.testing.assert_allclose(ends[1000, 10, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
-    single = scaling_summary.intervals(scaling_summary.with_losses(made({k: v[:1] for k, v in maps.items()})))
+    single = scaling_losses.intervals(scaling_losses.with_losses(made({k: v[:1] for k, v in maps.items()})))
     assert np.isnan(list(single.values())).all()
-
-
-def test_the_verdict_turns_with_the_numbers():
-    reference = {("reference", 0): AT}
-    harmed = {
-        ("sampling", 4): FAR,
-        ("sampling", 64): NEAR,
-        ("SOGram α=0.1", 4): NEAR,
-        ("SOGram α=0.1", 64): NEAR,
-    }
-    unharmed = dict.fromkeys(harmed, NEAR)
-    lagging = harmed | {("SOGram α=0.1", batch): FAR for batch in (4, 64)}
-
-    def words(small, large):
-        frames = [made(reference | small), made(reference | large, items=10_000)]
-        return scaling_summary.verdict(scaling_summary.with_losses(pd.concat(frames)), 0.01)
-
-    grown, shrunk = words(unharmed, harmed), words(harmed, unharmed)
-    assert (
-        "from B = 4 on (B/k = 0.25) with 1,000 items, 10 epochs and k = 16, from B = 64 on (B/k = 4) with 10,"
-        in grown
-    )
-    assert "B ≥ 4 k is enough for sampling" in grown
-    assert "it grows with" in grown and "it shrinks with" not in grown
-    assert "it shrinks with" in shrunk and "it grows with" not in shrunk
-    assert "it does not change with the corpus beyond" in words(harmed, harmed)
-    assert "lift over sampling is +0.0% [+0.0%, +0.0%] at 1,000 items, +31.7% [" in grown
-    assert "SOGram α=0.1 ranks below sampling at k = 16 with 10,000 items, 10 epochs and B = 64" in words(
-        unharmed, lagging
-    )
-    assert "its lag costs more" not in grown
-    never = dict.fromkeys(harmed, FAR)
-    assert "at no B up to 64" in words(never, never) and "Rule of thumb" not in words(never, never)
-    assert "up to B = 4 k none is shown to be enough" in words(never, never)
-    assert (
-        "Rule of thumb from the 1 of 2 that show one: at least B = 0.25 k; in the other 1 nothing up to B = 4 k"
-        in words(unharmed, never)
-    )
-    assert "shown to cost more than 1% is 0.2, the largest that is shown to cost less is 0.2." in grown
-    assert "shown to cost more" not in words(unharmed, unharmed)
-
-
-def test_sizes_are_compared_at_as_many_epochs_and_at_as_many_steps():
-    """The lift grows at equal epochs, and does not at equal steps: each comparison has its own sentence."""
-    plain, lifted = (
-        {("reference", 0): AT, ("sampling", 4): low, ("SOGram α=0.1", 4): NEAR} for low in (NEAR, FAR)
-    )
-    frame = pd.concat(
-        [made(plain, 100), made(lifted, 1000), made(lifted, 100, epochs=100)]  # 10, 100 and 100 steps
-    )
-    words = scaling_summary.verdict(scaling_summary.with_losses(frame), 0.01)
-    assert "At k = 16 after 10 epochs and B = 4, SOGram α=0.1's lift over sampling is +0.0% [" in words
-    assert words.count("it grows with the corpus") == 1
-    same = words.split("after about 100 steps and B = 4, SOGram α=0.1's lift over sampling is ")[1]
-    assert same.startswith("+31.7% [") and "it does not change with the corpus beyond" in same
-    assert "after 100 epochs" not in words, "one size alone: nothing to compare"
 
 
 def test_the_table_says_where_nothing_is_enough():
     maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 16): NEAR, ("SAGram", 64): NEAR}
-    table = scaling_tables.needed_table(scaling_summary.with_losses(made(maps)), 0.01)
+    table = scaling_losses.needed_table(scaling_losses.with_losses(made(maps)), 0.01)
     assert table.to_dict("records") == [
         {"items": 1000, "epochs": 10, "k": 16, "sampling": "— (4)", "SAGram": "16"}
     ]
@@ -225,7 +170,7 @@ def test_the_table_says_where_nothing_is_enough():
 def test_the_figure_has_a_panel_for_each_size_and_dimension():
     maps = {("reference", 0): AT, ("sampling", 4): FAR, ("sampling", 64): NEAR}
     parts = [made(maps, items, dim) for items in (100, 1000) for dim in (4, 16)]
-    frame = scaling_summary.with_losses(pd.concat(parts))
+    frame = scaling_losses.with_losses(pd.concat(parts))
     for x in ("ratio", "error"):
         figure = scaling_figure(frame, x, 0.01)
         assert [panel.get_title() for panel in figure.axes] == [
@@ -281,9 +226,9 @@ def test_the_whole_at_toy_size(tiny_plan):
     assert scaling.chosen(tiny_plan) == {4: (3, 0.3)}, "at 0.001 nothing is learnt"
     tiny_plan.folder.mkdir(parents=True)
     section = scaling.section(tiny_plan)
-    write_tables(tiny_plan, section)
+    write_tables(tiny_plan.folder, section.tables)
     assert sorted(path.name for path in (tiny_plan.folder).iterdir()) == sorted(
-        ["batch_needed.csv", "losses.csv", "references.csv", "runs.csv"]
+        ["batch_needed.csv", "lifts.csv", "losses.csv", "references.csv", "runs.csv"]
         + [f"loss_by_{x}.{suffix}" for x in ("batch", "error") for suffix in ("png", "svg")]
     )
     frame = pd.read_csv(tiny_plan.folder / "runs.csv")

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.reproduce import pipeline as reproduce
 from experiments.reproduce.corpora import DATASETS, tuning
 from experiments.reproduce.items import search
 from experiments.reproduce.plans import Plan
@@ -57,8 +56,7 @@ def test_the_tuning_corpus_is_part_of_the_training_split(tmp_path):
         made = tuning(name)
         assert DATASETS[made.name] == made
         assert load_config(PrepareConfig, None, made.settings).split.tuning_fraction == 0.1
-    plan = make_plan(tmp_path)
-    assert reproduce.corpora(plan) == ["movielens-100k", "movielens-100k-tuning"]
+    assert search.corpora(make_plan(tmp_path)) == ["movielens-100k-tuning"]
 
 
 def finish(task, score):
@@ -142,21 +140,10 @@ def final(**validation):
     return pd.DataFrame(rows)
 
 
-def test_tables_and_words_of_a_search():
+def test_the_table_of_a_search():
     frame = final(sampling=[0.10, 0.12, 0.11], SOGram=[0.11, 0.13, 0.1201])
     table = search.final_table(tried(), frame)
     assert table["λ"].tolist() == ["20", "10", ""] and table["α"].tolist() == ["", "0.1", ""]
     assert table["minus sampling"].tolist()[1].startswith("+0.0100 [+0.0099, ")
     assert table["method"].tolist() == ["sampling", "SOGram", "popularity"]
-    ends = search.at_the_ends(tried(), {"gravity": [9, 21], "learning_rate": [0.1, 0.2]})
-    assert "λ of sampling (20, drawn from 9 to 21)" in ends and len(ends) == 4
-    words = search.verdict("d", frame, ends)
-    assert "ahead of sampling: SOGram" in words and "At the end of what was drawn: λ of sampling" in words
-    assert "exact" not in words
-
-
-def test_the_words_name_what_is_short_of_the_exact_gramian():
-    frame = final(sampling=[0.10, 0.12, 0.11], exact=[0.15, 0.17, 0.1601])
-    assert "short of it: sampling." in search.verdict("d", frame, [])
-    frame = final(sampling=[0.10, 0.12, 0.11], exact=[0.10, 0.13, 0.10])
-    assert "short of it: none." in search.verdict("d", frame, [])
+    assert search.at_the_ends(tried())[0] == "λ of sampling (20)"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments.report.points_figure import points_figure
-from experiments.reproduce.baseline_runs import baseline_tasks
+from experiments.reproduce import rankings
 from experiments.reproduce.items import baselines, weighting
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
@@ -63,44 +63,10 @@ def test_baselines_share_exact_als_with_the_weighting(plan):
 
 
 def test_baselines_whose_package_is_missing_are_left_out(plan, monkeypatch):
-    monkeypatch.setattr("experiments.reproduce.baseline_runs.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.reproduce.rankings.importlib.util.find_spec", lambda name: None)
     assert not [task for task in baselines.tasks(plan) if task.config.stem == "implicit-als"]
     absent = Method("none", "no-such-config")
-    assert baseline_tasks(plan, "enwik8", [absent]) == []
-
-
-def test_the_verdict_on_weighting_turns_with_its_numbers():
-    even, popular = (0.30, 0.31, 0.32), (0.1, 0.11, 0.12)
-    found = {(0.0, 0.0): even, (1.0, 0.0): even, (0.0, 1.0): popular, (1.0, 1.0): popular}
-    words = weighting.verdict("d", found, floor=0.2)
-    assert "γ=(0, 0) (left, right) ranks best, 0.3100 ± 0.0100, not told apart from γ=(1, 0)" in words
-    assert "Below popularity (0.2000): γ=(0, 1), γ=(1, 1)." in words
-    assert "Weighing the left side by pairs changes MAP@10 by +0.0 %" in words
-    assert "Weighing the right side by pairs changes MAP@10 by -64.6 %" in words
-    turned = weighting.verdict("d", {(0.0, 0.0): popular, (1.0, 1.0): even}, floor=0.05)
-    assert "γ=(1, 1) (left, right) ranks best" in turned and "None is below popularity." in turned
-    assert "not told apart" not in turned and "Weighing" not in turned
-
-
-def rows(label, *values):
-    return pd.DataFrame({"label": label, "seed": range(len(values)), "validation": values})
-
-
-def test_the_verdict_on_baselines_turns_with_its_numbers():
-    frame = pd.concat([rows("popularity", 0.1), rows("ALS", 0.30, 0.31, 0.32)])
-    assert "ahead of it" in baselines.verdict("d", frame, rows("two towers: x", 0.40, 0.41, 0.42))
-    behind = baselines.verdict("d", frame, rows("two towers: x", 0.04, 0.05, 0.06))
-    assert "the best baseline is ALS" in behind and "behind it" in behind and "below popularity" in behind
-    near = baselines.verdict("d", frame, rows("two towers: x", 0.2, 0.4, 0.3))
-    assert "not told apart from it" in near and "above popularity" in near
-    assert "no two-tower method was run" in baselines.verdict("d", frame, pd.DataFrame({"label": []}))
-
-
-def test_the_difference_of_unpaired_seeds_by_hand():
-    low, high = baselines.difference((1.0, 3.0), (0.0, 0.0))
-    # Welch: mean 2, standard error sqrt(2 / 2) = 1, one degree of freedom: t = 12.706.
-    assert (low, high) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-3)
-    assert np.isnan(baselines.difference((1.0,), (0.0, 0.1))).all()
+    assert rankings.tasks(plan, [absent]) == []
 
 
 def test_points_that_never_arrive_are_hollow_and_in_the_frame():
@@ -113,3 +79,25 @@ def test_points_that_never_arrive_are_hollow_and_in_the_frame():
     assert axis.get_xlim()[1] > 4 * 1.05
     assert [text.get_text() for text in axis.get_yticklabels()] == ["a", "b"]
     assert axis.get_ylim()[0] > axis.get_ylim()[1], "the first row is on top"
+
+
+def test_effects_of_a_side_are_paired_by_seed():
+    even, popular = (0.30, 0.31, 0.32), (0.1, 0.11, 0.12)
+    found = {(0.0, 0.0): even, (1.0, 0.0): even, (0.0, 1.0): popular, (1.0, 1.0): popular}
+    table = weighting.effects(found)
+    assert table["side"].tolist() == ["left", "left", "right", "right"]
+    assert table["change"].iloc[0] == "+0.0% [+0.0%, +0.0%]"
+    assert table["change"].iloc[2].startswith("-64.6% [")
+
+
+def test_baselines_differ_from_the_best_by_welchs_interval():
+    """Welch: mean 2, standard error sqrt(2 / 2) = 1, one degree of freedom: t = 12.706."""
+    values = {"best": (1.0, 3.0), "other": (0.0, 0.0), "one seed": (0.5,)}
+    rows = [
+        {"label": label, "seed": seed, "validation": x, "train": x, "seconds": 1.0, "interval": (0, 1)}
+        for label, some in values.items()
+        for seed, x in enumerate(some)
+    ]
+    table = baselines.table(pd.DataFrame(rows))
+    cells = table["minus the best [95 %, Welch]"].tolist()
+    assert cells == ["", "-2.0000 [-14.7062, +10.7062]", "-1.5000"]

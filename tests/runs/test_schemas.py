@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.report.run_records import read_record
+from experiments.report.runs import read_record
 from gramrun import __version__, runs
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json

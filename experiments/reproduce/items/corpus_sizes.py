@@ -7,24 +7,21 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table
 from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from gramrun.data.shards import read_manifest
 
-PAPER = {  # Table 1: pages, links, n-grams, categories
-    "wikipedia-simple": (85_000, 4_600_000, 8_300, 6_100),
-    "wikipedia-fr": (1_800_000, 142_000_000, 167_400, 125_300),
-    "wikipedia-en": (5_300_000, 490_000_000, 501_000, 403_400),
+COLUMNS = ("pages", "links", "ngrams", "categories")
+MOVIELENS = {"users": "left_items", "movies": "right_items", "ratings": "pairs"}
+PAPER = {
+    "wikipedia-simple": {"pages": "85K", "links": "4.6M", "ngrams": "8.3K", "categories": "6.1K"},
+    "wikipedia-fr": {"pages": "1.8M", "links": "142M", "ngrams": "167.4K", "categories": "125.3K"},
+    "wikipedia-en": {"pages": "5.3M", "links": "490M", "ngrams": "501.0K", "categories": "403.4K"},
+    "movielens-10m": {"users": "72K", "movies": "10K", "ratings": "10M"},
 }
-_COLUMNS = ("pages", "links", "ngrams", "categories")
-_MOVIELENS = {
-    "users": "left_items",
-    "movies": "right_items",
-    "ratings": "pairs",
-}  # Table 3's, and a manifest's
-PAPER_MOVIELENS = {"users": "72K", "movies": "10K", "ratings": "10M"}  # Table 3
 HASH_DIGITS = 12  # of the content hash; the manifest has them all
 
 
@@ -34,31 +31,23 @@ def tasks(plan: Plan) -> list[Task]:
 
 
 def counts(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """What Tables 1 and 3 count of a corpus; nothing where it is of neither kind.
-
-    Users, and movies, are those with a rating.
-    """
+    """What Tables 1 and 3 count of a corpus; users, and movies, are those with a rating."""
     sizes = manifest["corpus"]
     kinds = [manifest["sides"][side]["item"] for side in ("left", "right")]
-    names = _MOVIELENS if kinds == ["user", "movie"] else {column: column for column in _COLUMNS}
+    names = MOVIELENS if kinds == ["user", "movie"] else {column: column for column in COLUMNS}
     return {column: int(sizes[name]) for column, name in names.items() if name in sizes}
 
 
 def section(plan: Plan) -> Section:
     """The paper's rows beside those of the corpora at hand."""
-    rows = [
-        {"corpus": f"{name} (paper)", **{c: f"{x:,}" for c, x in zip(_COLUMNS, sizes, strict=True)}}
-        for name, sizes in PAPER.items()
-    ]
-    rows += [{"corpus": "movielens-10m (paper)", **PAPER_MOVIELENS}]
+    rows: list[dict[str, str]] = [{"corpus": f"{name} (paper)", **sizes} for name, sizes in PAPER.items()]
     measured: dict[str, Seeds] = {}
     made = []
     for name in plan.datasets:
         manifest = read_manifest(DATASETS[name].path)
-        sizes = manifest["corpus"]
+        sizes, found = manifest["corpus"], counts(manifest)
         if manifest["origin"].get("verified") is None:
             made.append(name)
-        found = counts(manifest)
         rows.append(
             {
                 "corpus": name,
@@ -68,25 +57,14 @@ def section(plan: Plan) -> Section:
                 "content hash": manifest["content_hash"][:HASH_DIGITS],
             }
         )
-        measured |= {f"{name}/{column}": (float(size),) for column, size in found.items()}
-    absent = [name for name in PAPER if name not in plan.datasets]
-    words = (
-        f"The paper's own corpora {', '.join(absent)} are not among those prepared here. " if absent else ""
-    )
-    words += f"Made to the paper's sizes, and not real text: {', '.join(made)}. " if made else ""
-    words += "What every corpus drops, and why, is counted in its manifest."
+        measured |= {keys.size(name, column): (float(size),) for column, size in found.items()}
+    words = f"Made to the paper's sizes, and not real text: {', '.join(made)}. " if made else ""
+    caption = "Sizes after preparation; training pairs by each corpus's split; the hash is of all data."
     return Section(
         plan.item,
         "Corpus sizes",
         "Tables 1 and 3",
-        words,
-        (
-            Table(
-                "sizes",
-                "Sizes after preparation; training pairs by each corpus's split; the hash is of all "
-                "prepared data.",
-                pd.DataFrame(rows).fillna(""),
-            ),
-        ),
+        f"{words}What every corpus drops, and why, is counted in its manifest.",
+        (Table("sizes", caption, pd.DataFrame(rows).fillna("")),),
         measured=measured,
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.section_files import draw_runs
-from experiments.report.sections import Section, Table
+from experiments.report.sections import Section, Seeds, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -26,16 +25,17 @@ def tasks(plan: Plan) -> list[Task]:
 
 def section(plan: Plan) -> Section:
     """A table and curves for each data set; hidden towers in the table only."""
-    tables, drawn, words, measured = [], [], [], {}
+    tables, drawn, words = [], [], []
+    measured: dict[str, Seeds] = {}
+    linear = [method for method in METHODS if method.config != "hidden-sogram"]
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, METHODS)
-        tables.append(Table(dataset, rankings.caption(plan, dataset, METHODS), rankings.table(frame)))
-        words.append(rankings.judgement(frame, dataset))
+        tables.append(rankings.table(plan, dataset, METHODS, frame))
+        words.append(rankings.summary(dataset, frame))
         measured |= rankings.measured(dataset, frame, "recommended ")
-        shown = [m for m in rankings.present(dataset, METHODS) if m.config != "hidden-sogram"]
-        paths = [path for method in shown for path in rankings.paths(plan, dataset, method)]
         caption = f"linear towers, MAP@10 against steps, epochs and time {rankings.SIDE_BY_SIDE}."
-        drawn.append(draw_runs(plan, "map", paths, dataset, caption))
+        paths = rankings.paths(plan, dataset, linear)
+        drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
     return Section(
         plan.item,
         "Estimators at the recommended setting",

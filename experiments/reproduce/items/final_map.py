@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.sections import Section, Table
+from experiments.report.sections import Section, Seeds
 from experiments.reproduce import rankings
 from experiments.reproduce.items.map_curves import tasks
 from experiments.reproduce.plans import Plan
@@ -13,19 +13,14 @@ __all__ = ["section", "tasks"]
 def section(plan: Plan) -> Section:
     """A table for each data set."""
     methods = rankings.paper_methods(plan.options["alphas"])
-    tables, words, measured = [], [], {}
+    tables, words = [], []
+    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods)
-        tables.append(Table(dataset, rankings.caption(plan, dataset, methods), rankings.table(frame)))
-        words.append(rankings.judgement(frame, dataset))
+        tables.append(rankings.table(plan, dataset, methods, frame))
+        words.append(rankings.summary(dataset, frame))
         measured |= rankings.measured(dataset, frame)
+    runs = tuple(task.output for task in tasks(plan))
     return Section(
-        plan.item,
-        "Final MAP@10",
-        "Table 2, Section 4.3",
-        " ".join(words),
-        tuple(tables),
-        (),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        plan.item, "Final MAP@10", "Table 2, Section 4.3", " ".join(words), tuple(tables), (), measured, runs
     )

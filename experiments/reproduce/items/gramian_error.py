@@ -1,47 +1,61 @@
-"""Figure 2: errors of SAGram, SOGram and sampling on one trajectory, Gramian batches of 128 and 1,024."""
+"""Figure 2: errors of SAGram, SOGram and sampling on one trajectory, Gramian batches of 128 and 1,024.
+
+`trade_off` (Figure 3) reads the same trajectories with the functions of this module.
+"""
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
-from experiments.report.section_files import draw_runs
-from experiments.report.sections import Section, Table
-from experiments.reproduce import gramian_errors
-from experiments.reproduce.gramian_errors import tasks
+from experiments.report import keys
+from experiments.report.sections import Section, Seeds, Table, draw_runs, spread
+from experiments.reproduce.corpora import DATASETS
+from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
+from gramrun.data.shards import read_manifest
+from gramrun.runs import figures
 
-__all__ = ["section", "tasks"]
+LATE = 0.2  # the last part of a trajectory: the mean over it is the late error
+EARLY = 0.1  # the first part
+MEASURED = 40  # measurements along a trajectory whose length the plan sets
+
+
+def tasks(plan: Plan) -> list[Task]:
+    """The trajectories of a plan."""
+    return [task for dataset in plan.datasets for task in of_dataset(plan, dataset)]
+
+
+def of_dataset(plan: Plan, dataset: str) -> list[Task]:
+    """The trajectories of one data set, one a seed; of ``steps`` steps where the plan has that option."""
+    steps = plan.option("steps", dataset)
+    settings = () if steps is None else (f"train.steps={steps}", f"gram_error.every={steps // MEASURED}")
+    return plan.tasks("gram-error", dataset, "gram-error", *settings)
 
 
 def section(plan: Plan) -> Section:
-    """The curves, late errors, and the order that they put the methods in."""
-    tables, drawn, words, measured, runs = [], [], [], {}, []
+    """The curves, and tables of late errors."""
+    tables, drawn, runs = [], [], []
+    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
-        paths = [task.output for task in gramian_errors.of_dataset(plan, dataset)]
+        paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
-        frame = gramian_errors.errors(plan, dataset)
+        frame, pairs = errors(plan, dataset), pairs_of(dataset)
         for kind, caption in (
             ("gram-error", "errors on one trajectory a seed, driven by batch sampling."),
             ("theory", "measured errors beside Proposition 5's bounds."),
         ):
-            drawn.append(draw_runs(plan, kind, paths, dataset, caption))
-        tables.append(
-            Table(
-                dataset,
-                f"{dataset}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {100 * gramian_errors.LATE:.0f} % of "
-                f"{frame['step'].max():,} steps; ± over {len(plan.seeds)} seeds. "
-                + gramian_errors.conditions(frame, gramian_errors.pairs_of(dataset)),
-                gramian_errors.table(frame),
-            )
+            drawn.append(draw_runs(plan.folder, kind, paths, dataset, caption))
+        caption = (
+            f"{dataset}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {LATE:.0%} of {frame['step'].max():,} steps; "
+            f"± over {len(plan.seeds)} seeds; sorted by the last column. {conditions(frame, pairs)}"
         )
-        measured |= gramian_errors.measured(dataset, frame, gramian_errors.pairs_of(dataset))
-        words.append(_order(dataset, frame))
+        tables.append(Table(dataset, caption, table(frame)))
+        measured |= measurements(dataset, frame, pairs)
     return Section(
         plan.item,
         "Gramian error",
         "Figure 2, Section 4.2",
-        " ".join(words),
+        "All estimators watch one trajectory a seed, and all of one batch size see the same draws.",
         tuple(tables),
         tuple(drawn),
         measured,
@@ -49,17 +63,67 @@ def section(plan: Plan) -> Section:
     )
 
 
-def _order(dataset: str, frame: pd.DataFrame) -> str:
-    """The estimators from the least late error to the largest, at each batch size, both sides' mean."""
-    rest = gramian_errors.late(frame)
-    parts = []
-    for size in sorted(frame["batch_size"].unique()):
-        means = {
-            label: float(
-                np.mean([gramian_errors.by_seed(rest, label, side, size) for side in ("left", "right")])
-            )
-            for label in frame["label"].unique()
+def errors(plan: Plan, dataset: str) -> pd.DataFrame:
+    """``gram_error.csv`` of every seed, with a column ``label``."""
+    frame = figures.gram_error_frame([task.output for task in of_dataset(plan, dataset)])
+    alphas = frame["alpha"].map(lambda alpha: "" if pd.isna(alpha) else f" α={alpha:g}")
+    return frame.assign(label=frame["estimator"] + alphas)
+
+
+def late(frame: pd.DataFrame) -> pd.DataFrame:
+    """The last `LATE` of the trajectory."""
+    return frame[frame["step"] > (1 - LATE) * frame["step"].max()]
+
+
+def by_seed(part: pd.DataFrame, label: str, side: str, batch_size: int) -> Seeds:
+    """The mean error of one estimator over a part of the trajectory, one number a seed."""
+    own = part[(part["label"] == label) & (part["side"] == side) & (part["batch_size"] == batch_size)]
+    return tuple(float(x) for x in own.groupby("seed")["error"].mean())
+
+
+def measurements(dataset: str, frame: pd.DataFrame, pairs: int) -> dict[str, Seeds]:
+    """Late and early errors of every estimator, side and batch size, and the length of the trajectory."""
+    steps = float(frame["step"].max())
+    parts = {"": late(frame), "early": frame[frame["step"] <= EARLY * steps]}
+    kinds = frame[["label", "side", "batch_size"]].drop_duplicates().itertuples(index=False)
+    found: dict[str, Seeds] = {keys.trajectory_steps(dataset): (steps,)}
+    for size in frame["batch_size"].unique():
+        found[keys.trajectory_passes(dataset, size)] = (steps * size / pairs,)
+    for label, side, size in kinds:
+        for when, part in parts.items():
+            found[keys.gramian_error(dataset, label, size, side, when)] = by_seed(part, label, side, size)
+    return found
+
+
+def pairs_of(dataset: str) -> int:
+    """Training pairs of a corpus."""
+    return int(read_manifest(DATASETS[dataset].path)["corpus"]["train_pairs"])
+
+
+def conditions(frame: pd.DataFrame, pairs: int) -> str:
+    """What the length of a trajectory leaves of the starts: SOGram's zero, and SAGram's first caches."""
+    steps = int(frame["step"].max())
+    alphas = sorted(frame["alpha"].dropna().unique())
+    starts = ", ".join(f"{(1 - alpha) ** steps:.2g} (α = {alpha:g})" for alpha in alphas)
+    passes = ", ".join(f"{steps * n / pairs:.2g} (B = {n:,})" for n in sorted(frame["batch_size"].unique()))
+    return (
+        f"{steps:,} steps leave SOGram's zero start a weight of {starts}; the Gramian batches pass over the "
+        f"training pairs {passes} times, which is the age of SAGram's caches per pair."
+    )
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Late errors: a row an estimator, a column a side and batch size."""
+    rest = late(frame)
+    columns = [(side, size) for side in ("left", "right") for size in sorted(frame["batch_size"].unique())]
+    rows = [
+        {
+            "estimator": label,
+            **{f"{side}, B = {size}": spread(by_seed(rest, label, side, size), 3) for side, size in columns},
         }
-        ordered = sorted(means, key=lambda label: means[label])
-        parts.append(f"at B = {size:,} " + " < ".join(f"{label} ({means[label]:.3f})" for label in ordered))
-    return f"On {dataset}, late errors from least to largest: {'; '.join(parts)}."
+        for label in frame["label"].unique()
+    ]
+    found = pd.DataFrame(rows)
+    return found.sort_values(
+        found.columns[-1], key=lambda cells: cells.str.split().str[0].astype(float), ignore_index=True
+    )

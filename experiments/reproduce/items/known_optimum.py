@@ -1,36 +1,133 @@
-"""Ours: whether training ends at the minimum that exact ALS knows, and how soon.
+"""Ours: whether training ends at the optimum that exact ALS knows, and when.
 
-Every objective of the plan is a call of `experiments.reproduce.known_optimum`, so that they run side by
-side. Options:
-``objectives`` and ``estimators``, by their names there and all where absent; ``learning_rate``, ``epochs``.
+For linear towers over ids, every item has a vector of its own, and the paper's objective
+
+    F(U, V) = (1/n) sum_i (⟨u_i, v_i⟩ − s_i)² + λ (⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩)
+
+(equations 2 and 5, Appendix C) is what `gramrun.evaluation.baselines.exact_als` minimises without a learning
+rate, a batch or an estimate; it shares no code with training. F is not convex, but here all starts of ALS end
+at one value F*. Training with unbiased estimates follows F's gradient on average (Proposition 1), so every
+estimator must end at F*; a wrong weight, factor or sign anywhere ends elsewhere. Measured: the first epoch
+at which the excess F / F* − 1 is below 1 %, and the excess at the end.
+
+Two limits. An average over 1/α steps lags behind a fast model: with λ = 10 that costs SOGram and the control
+variate. And F has saddles a little above F*, where Adagrad may wait under any estimator: compare medians
+over seeds. Ĝ_u and Ĝ_v exchanged have the same least F; tests/experiments/test_known_optimum.py finds that,
+and errors too small for F, by the gradient at the optimum.
+
+Each objective of the plan is one call of this module, so that they run side by side:
+
+    python -m experiments.reproduce.items.known_optimum --seeds 5 --learning-rate 0.3 --epochs 80
+        --settings TITLE --estimators NAME... --output FILE.csv
+
+Options: ``objectives`` and ``estimators``, by their names here, all by default; ``learning_rate``,
+``epochs``.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+import argparse
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.report.points_figure import points_figure
-from experiments.report.section_files import write_figure
-from experiments.report.sections import Section, Table
-from experiments.reproduce import known_optimum
+from experiments.report.sections import Section, Table, write_figure
 from experiments.reproduce.jobs import Script
-from experiments.reproduce.known_optimum import ESTIMATORS, REACHED, SETTINGS, Setting
 from experiments.reproduce.plans import RUNS, Plan, slug
-from gramrun.base.files import read_json
+from gramrun.base.files import write_text
+from gramrun.config import BaselineSection, RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data import synthetic
+from gramrun.data.corpus import Corpus, Side, SplitCorpus
+from gramrun.data.split import split_corpus
+from gramrun.evaluation.baselines import exact_als
+from gramrun.evaluation.baselines.run import exact_als_problem
+from gramrun.model.build import embed_all
+from gramrun.training.objective import make_prior
+from gramrun.training.trainer import Trainer
+
+MODULE = "experiments.reproduce.items.known_optimum"
+REACHED = 0.01  # excess that counts as having arrived
+MEASURED = 4  # times an epoch
+STARTS = 10  # of ALS, all of which must agree
+AGREEMENT = 1e-3  # of the starts, relative
+
+ESTIMATORS = {
+    "exact Gramian": ("name=exact",),
+    "sampling": ("name=sampling",),
+    "SOGram α=0.1": ("name=sogram", "alpha=0.1"),
+    "SOGram α=0.01": ("name=sogram", "alpha=0.01"),
+    "SOGram α=0.1, debiased": ("name=sogram", "alpha=0.1", "debias=true"),
+    "SOGram α=0.01, debiased": ("name=sogram", "alpha=0.01", "debias=true"),
+    "SOGram α=0.1, debiased, previous batch": (
+        "name=sogram",
+        "alpha=0.1",
+        "debias=true",
+        "batch=previous",
+    ),
+    "control variate α=0.1": ("name=control-variate", "alpha=0.1"),
+    "control variate α=0.01": ("name=control-variate", "alpha=0.01"),
+    "control variate α=0.1, item cache": ("name=control-variate", "alpha=0.1", "cache=item"),
+    "SAGram β=1, per item": ("name=sagram", "beta=1"),
+    "SAGram β=1/n, per item": ("name=sagram", "beta=1/n"),
+    "SAGram β=1, per pair": ("name=sagram", "beta=1", "cache=pair"),
+    "SAGram β=1/n, per pair": ("name=sagram", "beta=1/n", "cache=pair"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One objective and the sizes of its batches.
+
+    Attributes:
+        title: what the table calls it.
+        overrides: ``--set`` settings.
+    """
+
+    title: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def per_pair(self) -> bool:
+        """Whether Gramians are means over pairs on both sides, which caches per pair need."""
+        return not any("gamma" in override for override in self.overrides)
+
+
+SETTINGS = (
+    Setting("γ = 1 (the paper), B = 64"),
+    Setting("γ = 1 (the paper), B = 8", ("estimator.gramian_batch_size=8",)),
+    Setting("γ = 1, popularity prior (Appendix C), B = 64", ("train.prior.name=popularity",)),
+    Setting("γ = 0, B = 64", ("train.gamma_left=0", "train.gamma_right=0")),
+    Setting(
+        "γ = 0.5 left and 0 right, targets from 0.5 to 1.5, B = 64",
+        ("train.gamma_left=0.5", "train.gamma_right=0", "train.target=value"),
+    ),
+    Setting("γ = 0, λ = 10, B = 64", ("train.gamma_left=0", "train.gamma_right=0", "train.gravity=10")),
+)
+SIZES = {"left_items": 200, "right_items": 150}
+EMBEDDING_DIM = 3
+BASE = (
+    f"model.embedding_dim={EMBEDDING_DIM}",
+    "model.table_scale=0.3",  # with 0.1, more seeds wait at a saddle
+    "estimator.gramian_batch_size=64",
+    "train.batch_size=64",
+    "train.gravity=1",
+    "train.checkpoint_every=0",
+    "evaluation.every=0",
+)
 
 
 def tasks(plan: Plan) -> list[Script]:
     """A script for each objective."""
-    return [_script(plan, setting) for setting in _objectives(plan)]
-
-
-def _objectives(plan: Plan) -> list[Setting]:
     wanted = plan.options.get("objectives", [setting.title for setting in SETTINGS])
-    return [setting for setting in SETTINGS if setting.title in wanted]
+    return [_script(plan, setting) for setting in SETTINGS if setting.title in wanted]
 
 
 def _script(plan: Plan, setting: Setting) -> Script:
@@ -43,68 +140,33 @@ def _script(plan: Plan, setting: Setting) -> Script:
     name = slug(
         f"{setting.title}-{len(names)}-estimators-learning-rate-{rate:g}-epochs-{epochs:g}-seeds-{seeds}"
     )
-    settings = known_optimum.fingerprint([setting], names)
-    return Script(known_optimum.__name__, arguments, settings, RUNS / "known-optimum" / f"{name}.csv")
+    settings = fingerprint([setting], names)
+    return Script(MODULE, arguments, settings, RUNS / "known-optimum" / f"{name}.csv")
 
 
 def section(plan: Plan) -> Section:
     """A table for each objective, and when each estimator arrives."""
     frame = pd.concat([pd.read_csv(script.output) for script in tasks(plan)], ignore_index=True)
     limit = float(plan.options["epochs"])
-    points = pd.DataFrame(
-        {
-            "panel": frame["setting"],
-            "label": frame["estimator"],
-            "series": "runs",
-            "value": frame["epoch"].fillna(np.inf),
-        }
-    )
+    points = frame[["setting", "estimator"]].set_axis(["panel", "label"], axis=1)
+    points = points.assign(series="runs", value=frame["epoch"].fillna(np.inf))
     figure = points_figure(points, f"epochs until F is within {REACHED:.0%} of F*", limit=limit)
     arrives = f"When each run arrives; hollow: not within {limit:g} epochs."
+    options, sizes = plan.options, " × ".join(map(str, SIZES.values()))
+    caption = (
+        f"Linear towers over ids, {sizes} items, k = {EMBEDDING_DIM}, η = {options['learning_rate']:g}, "
+        f"{limit:g} epochs, {len(plan.seeds)} seeds: median (least to greatest). Excess is F / F* − 1, with "
+        f"F* from exact ALS; a run has arrived when it is below {REACHED:.0%}."
+    )
     by_run = frame.groupby(["setting", "estimator"], sort=False)["excess"]
     return Section(
         plan.item,
         "Training against a known optimum",
         "",
-        verdict(frame, limit),
-        (
-            Table("excess", caption(plan), table(frame)),
-            Table("scripts", "What made each part of the table.", scripts_table(tasks(plan))),
-        ),
-        (write_figure(plan, figure, "epochs", arrives),),
+        f"{int((frame['excess'] < REACHED).sum())} of {len(frame)} runs end within {REACHED:.0%} of F*.",
+        (Table("excess", caption, table(frame)),),
+        (write_figure(plan.folder, figure, "epochs", arrives),),
         {f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run},
-    )
-
-
-def scripts_table(scripts: Sequence[Script]) -> pd.DataFrame:
-    """The command of each script, the hash of its settings, the code and machine, by its stamp."""
-    rows = []
-    for script in scripts:
-        stamp = read_json(script.stamp)
-        made = stamp.get("provenance", {})
-        versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
-        rows.append(
-            {
-                "command": f"python -m {script.module} {shlex.join(script.arguments)}",
-                "settings": script.settings,
-                "code": made.get("git_commit") or "unknown",
-                "environment": f"Python {made['python']}, {versions}, {made['processor']}"
-                if made
-                else "unknown",
-                "minutes": f"{float(stamp['seconds']) / 60:.1f}",
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def caption(plan: Plan) -> str:
-    """What the numbers of `table` are."""
-    options, sizes = plan.options, " × ".join(map(str, known_optimum.SIZES.values()))
-    return (
-        f"Linear towers over ids, {sizes} items, k = {known_optimum.EMBEDDING_DIM}, "
-        f"η = {options['learning_rate']:g}, {options['epochs']:g} epochs, {len(plan.seeds)} seeds: median "
-        f"(least to greatest). Excess is F / F* − 1, with F* from exact ALS; a run has arrived when it is "
-        f"below {REACHED:.0%}."
     )
 
 
@@ -125,25 +187,158 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).replace({"epochs": {"inf": "never"}}, regex=True)
 
 
-def verdict(frame: pd.DataFrame, limit: float) -> str:
-    """How many runs arrive under each objective, who is late, and who is soonest; by medians over seeds."""
-    parts = []
-    for setting, group in frame.groupby("setting", sort=False):
-        ended = group["excess"] < REACHED
-        medians = (
-            group.assign(epoch=group["epoch"].fillna(np.inf))
-            .groupby("estimator", sort=False)["epoch"]
-            .median()
-        )
-        words = f"{setting}: {int(ended.sum())} of {len(group)} runs end within {REACHED:.0%} of F*"
-        if late := list(medians.index[~np.isfinite(medians)]):
-            words += f"; most seeds do not arrive in {limit:g} epochs under {', '.join(late)}"
-        arrived = medians[np.isfinite(medians)]
-        if len(arrived) > 1:
-            first, last = arrived.idxmin(), arrived.idxmax()
-            words += f"; soonest {first} ({arrived[first]:.1f} epochs), "
-            words += f"latest of those {last} ({arrived[last]:.1f})"
-        parts.append(f"{words}.")
-    far = frame.loc[frame["excess"].idxmax()]
-    parts.append(f"The farthest end is {far['excess']:.1%} above F* ({far['estimator']}, {far['setting']}).")
-    return " ".join(parts)
+def one_hot_corpus(*, left_items: int, right_items: int) -> SplitCorpus:
+    """A planted corpus whose items have an id and nothing else.
+
+    Left items keep a share of their links that differs from item to item, so that both sides have frequent
+    and rare items. The target of a pair is its right item's level, between 0.5 and 1.5.
+    """
+    planted = synthetic.generate(
+        left_items=left_items,
+        right_items=right_items,
+        pairs_per_left_item=20,
+        rank=4,
+        popularity_exponent=0.8,
+        seed=0,
+    )
+    random = np.random.default_rng(0)
+    share = random.uniform(0.2, 1, left_items)
+    kept = random.random(len(planted.pair_left)) < share[planted.pair_left]
+    level = random.uniform(0.5, 1.5, right_items).astype(np.float32)
+
+    def with_id(side: Side) -> Side:
+        return replace(side, features=side.features[:1])
+
+    corpus = Corpus(
+        name="one-hot",
+        left=with_id(planted.left),
+        right=with_id(planted.right),
+        vocabularies={side.item: planted.vocabularies[side.item] for side in (planted.left, planted.right)},
+        pair_left=planted.pair_left[kept],
+        pair_right=planted.pair_right[kept],
+        target=level[planted.pair_right[kept]],
+    )
+    return split_corpus(corpus, fraction=0.1)
+
+
+def make_problem(config: RunConfig, corpus: SplitCorpus) -> exact_als.Problem:
+    """F as `exact_als` knows it: from the training pairs and ``config.train``."""
+    section = config.train
+    weighted = BaselineSection(
+        name="exact-als",
+        gravity=section.gravity,
+        gamma_left=section.gamma_left,
+        gamma_right=section.gamma_right,
+        target=section.target,
+    )
+    problem = exact_als_problem(weighted, corpus)
+    prior = make_prior(section.prior, corpus, target=section.target, seed=section.seed)
+    if prior is None:
+        return problem
+    return replace(problem, prior=exact_als.Prior(prior.left.double(), prior.right.double()))
+
+
+def optimum(config: RunConfig, corpus: SplitCorpus) -> float:
+    """F*, at which all starts of ALS must end.
+
+    Raises:
+        ValueError: when they do not: then the least of them need not be the minimum.
+    """
+    ends = [minimiser(config, corpus, seed).objective for seed in range(STARTS)]
+    if max(ends) > (1 + AGREEMENT) * min(ends):
+        raise ValueError(f"the starts of ALS end at different values: {ends}")
+    return min(ends)
+
+
+def minimiser(config: RunConfig, corpus: SplitCorpus, seed: int) -> exact_als.Sweep:
+    """Where ALS ends from one start."""
+    problem, k = make_problem(config, corpus), config.model.embedding_dim
+    *_, last = exact_als.fit(problem, embedding_dim=k, sweeps=10_000, tolerance=1e-10, seed=seed)
+    return last
+
+
+def excess(trainer: Trainer, corpus: SplitCorpus, problem: exact_als.Problem, best: float) -> float:
+    """F / F* − 1 under the current parameters."""
+    left, right = embed_all(trainer.model, corpus)
+    return exact_als.objective(problem, left.double(), right.double()) / best - 1
+
+
+def measure(config: RunConfig, corpus: SplitCorpus, best: float) -> dict[str, float]:
+    """Train once; return the first epoch within `REACHED` of F* (or NaN) and the excess at the end."""
+    problem = make_problem(config, corpus)
+    trainer = Trainer(config, corpus)
+    every = max(1, len(corpus.train) // (MEASURED * config.train.batch_size))
+    epoch = float("nan")
+    for record in trainer.steps():
+        if np.isnan(epoch) and record.step % every == 0:
+            epoch = record.epoch if excess(trainer, corpus, problem, best) < REACHED else epoch
+    end = excess(trainer, corpus, problem, best)
+    if np.isnan(epoch) and end < REACHED:
+        epoch = trainer.epoch
+    return {"epoch": epoch, "excess": end}
+
+
+def make_config(corpus: SplitCorpus, estimator: Sequence[str], setting: Setting, *others: str) -> RunConfig:
+    """The configuration of one run; `estimator` holds settings of that section."""
+    chosen = [f"estimator.{override}" for override in estimator]
+    fixed = ("data.path=.", "train.epochs=80", *BASE)  # the corpus is in memory
+    return load_config(RunConfig, None, [*fixed, *chosen, *setting.overrides, *others])
+
+
+def fingerprint(settings: Sequence[Setting], estimators: Sequence[str]) -> str:
+    """A hash of what decides the result beside the arguments: objectives, estimators, sizes, thresholds."""
+    chosen = [(setting.title, setting.overrides) for setting in settings]
+    methods = [(name, ESTIMATORS[name]) for name in estimators]
+    text = repr((chosen, methods, BASE, SIZES, REACHED, MEASURED, STARTS, AGREEMENT))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def possible(estimator: Sequence[str], setting: Setting) -> bool:
+    """Whether a method exists in a setting: pairs are drawn where γ = 1, and B' is 64."""
+    free = "batch=previous" in estimator and "estimator.gramian_batch_size=8" in setting.overrides
+    return not free and (setting.per_pair or "cache=pair" not in estimator)
+
+
+def rows(
+    corpus: SplitCorpus, settings: Sequence[Setting], estimators: Sequence[str], seeds: int, *others: str
+) -> Iterator[dict[str, Any]]:
+    """What every possible run of a grid measured.
+
+    Args:
+        corpus: of `one_hot_corpus`.
+        settings: of `SETTINGS`.
+        estimators: names in `ESTIMATORS`.
+        seeds: how many.
+        *others: ``--set`` settings of every run.
+    """
+    for setting in settings:
+        best = optimum(make_config(corpus, ESTIMATORS["sampling"], setting), corpus)
+        for name, seed in itertools.product(estimators, range(seeds)):
+            if not possible(ESTIMATORS[name], setting):
+                continue
+            config = make_config(corpus, ESTIMATORS[name], setting, *others, f"train.seed={seed}")
+            found = measure(config, corpus, best)
+            yield {"setting": setting.title, "optimum": best, "estimator": name, "seed": seed, **found}
+
+
+def main() -> None:
+    """Run a grid and write a CSV."""
+    titles = [setting.title for setting in SETTINGS]
+    parser = argparse.ArgumentParser(description="Every estimator against the exact minimiser.")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--learning-rate", type=float, default=0.3)
+    parser.add_argument("--epochs", type=float, default=80)
+    parser.add_argument("--settings", nargs="+", metavar="TITLE", choices=titles, default=titles)
+    parser.add_argument(
+        "--estimators", nargs="+", metavar="NAME", choices=ESTIMATORS, default=list(ESTIMATORS)
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.csv", required=True)
+    arguments = parser.parse_args()
+    chosen = [setting for setting in SETTINGS if setting.title in arguments.settings]
+    fixed = (f"train.learning_rate={arguments.learning_rate}", f"train.epochs={arguments.epochs}")
+    found = list(rows(one_hot_corpus(**SIZES), chosen, arguments.estimators, arguments.seeds, *fixed))
+    write_text(arguments.output, pd.DataFrame(found).to_csv(index=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from experiments.report.section_files import draw_runs
-from experiments.report.sections import Section, Seeds
+from experiments.report.sections import Section, Seeds, Table, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -19,52 +19,46 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """The curves, and how much sooner a method ranks as sampling does at its end."""
     methods = rankings.paper_methods(plan.options["alphas"])
-    drawn, words, runs = [], [], []
+    drawn, rows, runs = [], [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods)
-        paths = [
-            path
-            for method in rankings.present(dataset, methods)
-            for path in rankings.paths(plan, dataset, method)
-        ]
+        paths = rankings.paths(plan, dataset, methods)
         runs += paths
         caption = f"MAP@10 against steps, epochs and training time {rankings.SIDE_BY_SIDE}."
-        drawn.append(draw_runs(plan, "map", paths, dataset, caption))
+        drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
         measured |= rankings.measured(dataset, frame)
-        words.append(_sooner(dataset, frame))
+        rows += _speeds(dataset, frame)
+    caption = (
+        "When the validation MAP@10 at which sampling ends is reached for good: speed-up over "
+        "sampling, of the "
+        "seeds from least to greatest; 0 is never. Evaluations are too far apart to show more than the last "
+        "column."
+    )
     return Section(
         plan.item,
         "MAP@10 along training",
         "Figure 4, Section 4.3",
-        " ".join(words),
-        (),
+        "The curves are of single runs, one a seed.",
+        (Table("speed-ups", caption, pd.DataFrame(rows)),),
         tuple(drawn),
         measured,
         tuple(runs),
     )
 
 
-def _sooner(dataset: str, frame: pd.DataFrame) -> str:
-    """When each method comes to rank as sampling does at its end, as parts of sampling's time and steps."""
-    others = [label for label in frame["label"].unique() if label != rankings.SAMPLING]
-    if not others:
-        return f"On {dataset} there is sampling alone."
-    told = [
-        f"{label}: {_parts(rankings.speed_ups(frame, label))} ({_parts(steps)} of its steps)"
-        for label in others
-        for steps in [rankings.speed_ups(frame, label, rankings.STEPS)]
+def _speeds(dataset: str, frame: pd.DataFrame) -> list[dict[str, str]]:
+    def ends(values: Seeds) -> str:
+        return f"{min(values):.2f} to {max(values):.2f}"
+
+    return [
+        {
+            "corpus": dataset,
+            "method": label,
+            "in time": ends(rankings.speed_ups(frame, label)),
+            "in steps": ends(rankings.speed_ups(frame, label, rankings.STEPS)),
+            "at most": f"{np.max(rankings.largest_speed_ups(frame, label)):.2f}",
+        }
+        for label in frame["label"].unique()
+        if label != rankings.SAMPLING
     ]
-    least = min(1 / x for label in others for x in rankings.largest_speed_ups(frame, label))
-    return (
-        f"On {dataset} the validation MAP@10 at which sampling ends is reached for good after these parts of "
-        f"the time that sampling itself takes to it: {'; '.join(told)}. Evaluations are too far apart to "
-        f"show less than {least:.2f}."
-    )
-
-
-def _parts(speed_ups: Seeds) -> str:
-    """Parts of sampling's time, from the least to the greatest of all seeds."""
-    times = sorted(1 / x if x else float("inf") for x in speed_ups)
-    shown = [f"{x:.2f}" if x != float("inf") else "never" for x in times]
-    return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"

@@ -13,12 +13,12 @@ __all__ = ["section", "tasks"]
 
 
 def section(plan: Plan) -> Section:
-    """The curves and the table of `map_curves` and `final_map`, for MovieLens."""
+    """The curves and the tables of `map_curves` and `final_map`, for MovieLens."""
     curves, final = map_curves.section(plan), final_map.section(plan)
     return replace(
         curves,
         title="MovieLens: MAP@10",
         source="Appendix E",
-        verdict=f"{final.verdict} {curves.verdict}",
-        tables=final.tables,
+        summary=final.summary,
+        tables=final.tables + curves.tables,
     )

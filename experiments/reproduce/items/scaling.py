@@ -1,20 +1,16 @@
-"""When is the lift real? Where noise in the Gramians begins to cost MAP, by corpus size, B, k and estimator.
+"""Ours: where does noise in the Gramians begin to cost MAP, by corpus size, B, k and estimator.
 
-The paper's lift of SOGram over sampling differs from corpus to corpus (Section 4.3). Here corpora of planted
-topics grow (`experiments.reproduce.planted_clusters`): of the corpus, whose best ranking is known, nothing
-but the
-number of items changes. What an estimator loses is held against training with a noise-free Gramian, seed by
-seed:
+The paper's lift of SOGram over sampling differs from corpus to corpus (Section 4.3). Here planted corpora
+grow (`experiments.reproduce.planted_clusters`), of which nothing but the number of items changes. Losses are
+relative to training with a noise-free Gramian, seed by seed (same start and gradient batches):
 
-    loss = 1 − MAP@10 / MAP@10 under the reference Gramian      (same seed: start and gradient batches)
+    loss = 1 − MAP@10 / MAP@10 under the reference Gramian
 
 The reference is the exact Gramian at every step, or, where that would cost hours, SOGram with so large a
-batch that its own error, which a table shows, is nil beside the others'. λ and η are chosen once for each k:
-under the exact Gramian, on the smallest corpus, on pairs held out of its training split; every size and
-estimator has them. At as many epochs a larger corpus is trained for more steps, of which SOGram's lag of
-1/α is a smaller part; so a grid may set its own epochs, and sizes are compared twice: at as many epochs, and
-at as many steps. A larger corpus is still ranked among a smaller share of its items, and has λ and η that
-were not chosen for it; the section says so. One corpus a size; seeds are of parameters and batches.
+batch that its own error, which a table shows, is negligible. λ and η are chosen once for each k: under the
+exact Gramian, on the smallest corpus, on pairs held out of its training split. A larger corpus trains for
+more steps at as many epochs, so that grids may set their own epochs, and sizes are compared at as many epochs
+and at as many steps. Candidates are a smaller share of a larger corpus's items. One corpus a size.
 """
 
 from __future__ import annotations
@@ -25,38 +21,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from experiments.report.section_files import write_figure
-from experiments.report.sections import Section, Seeds, Table
+from experiments.report import keys
+from experiments.report.sections import Section, Seeds, Table, write_figure
 from experiments.reproduce import planted_clusters
-from experiments.reproduce.final_gramians import GRAMIANS, keep_gramians
+from experiments.reproduce.jobs import Task, state_of
 from experiments.reproduce.plans import Plan, run_task
 from experiments.reproduce.planted_clusters import Planted
 from experiments.reproduce.scaling_figure import scaling_figure
-from experiments.reproduce.scaling_summary import (
+from experiments.reproduce.scaling_losses import (
+    POOLED,
     REFERENCE,
     by_point,
-    in_epochs,
     lift_over_sampling,
-    verdict,
-    with_losses,
-)
-from experiments.reproduce.scaling_tables import (
-    POOLED,
+    lifts_table,
     losses_table,
-    needed_caption,
     needed_table,
     references_table,
+    with_losses,
 )
-from experiments.reproduce.scheduler import Task, state_of
 from gramrun import runs
-from gramrun.base.files import read_json, write_text
+from gramrun.base.files import read_json, write_json, write_text
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
+from gramrun.gramian.exact import relative_error
+from gramrun.runs import checkpoints
+from gramrun.training.trainer import Trainer
 
 CORPUS = "planted-clusters"
 EXACT = ("exact",)
+GRAMIANS = "gramians.json"
 
 
 @dataclass(frozen=True)
@@ -201,6 +197,36 @@ def make_ready(plan: Plan) -> None:
                 keep_gramians(point.task.output)
 
 
+def keep_gramians(output: Path) -> dict[str, Any]:
+    """Measure a finished run's Gramians, once, and drop its checkpoint, which at 1M items is of a gigabyte.
+
+    The estimates are those of the last step, made before its gradient step; the exact Gramians are under the
+    parameters after it. One step of the last epoch moves them by far less than what is measured.
+
+    Returns:
+        ``error``, the relative error ‖Ĝ − G‖_F / ‖G‖_F, and ``rank``, the effective rank (tr G)² / ‖G‖²_F of
+        the exact Gramian, both as a mean over the two sides.
+    """
+    if (output / GRAMIANS).exists():
+        return read_json(output / GRAMIANS)
+    run = runs.open_run(output)
+    state = checkpoints.load_newest(run)
+    assert state is not None, "a finished run has a checkpoint until its Gramians are measured"
+    trainer = Trainer(run.config, open_corpus(run.config.data.path))
+    trainer.load_state_dict(state["trainer"])
+    sides = ((trainer.left, trainer.left_estimator), (trainer.right, trainer.right_estimator))
+    measured = []
+    for side, estimator in sides:
+        exact = side.exact_gramian()
+        rank = float(exact.trace() ** 2 / exact.square().sum())
+        measured.append((relative_error(estimator.gramian, exact), rank))
+    error, rank = np.mean(measured, axis=0).tolist()
+    result = {"error": error, "rank": rank}
+    write_json(output / GRAMIANS, result)
+    run.drop_checkpoints(0)
+    return result
+
+
 def can_tell(plan: Plan) -> bool:
     """Whether some run and its reference are finished: the section tells of what there is."""
     found = {(p.items, p.epochs, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
@@ -251,15 +277,30 @@ def _optimum(plan: Plan, items: int, settings: EvaluationSection) -> float:
 
 
 def section(plan: Plan) -> Section:
-    """Read the finished runs, draw, and tell."""
+    """Tables and figures of the runs that are finished."""
     frame = table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
+    found = "; ".join(f"k = {k}: λ = {weight:g}, η = {rate:g}" for k, (weight, rate) in chosen(plan).items())
     tables = (
-        Table("batch_needed", needed_caption(tolerance), needed_table(compared, tolerance)),
+        Table(
+            "batch_needed",
+            f"The smallest B from which on the 95 % interval of the loss lies below "
+            f"{tolerance:.0%}, of those "
+            "that were run; in brackets the largest B whose interval lies above it. — where no B was enough. "
+            f"The {POOLED}.",
+            needed_table(compared, tolerance),
+        ),
+        Table(
+            "lifts",
+            "MAP@10 relative to sampling's, paired by seed, with 95 % t-intervals.",
+            lifts_table(compared),
+        ),
         Table(
             "references",
-            "The reference of each size; mean ± standard deviation over seeds.",
+            "The reference of each size; mean ± standard deviation over seeds; candidates are the "
+            "share of all "
+            "right items that a ranking is among.",
             references_table(frame),
         ),
         Table(
@@ -269,63 +310,34 @@ def section(plan: Plan) -> Section:
         ),
     )
     write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
-    drawn = (
-        write_figure(
-            plan,
-            scaling_figure(compared, "ratio", tolerance),
-            "loss_by_batch",
-            "What each estimator loses of the reference's validation MAP@10, against B/k, by corpus.",
-        ),
-        write_figure(
-            plan,
-            scaling_figure(compared, "error", tolerance),
-            "loss_by_error",
-            "The same losses against the Gramians' relative error at the end.",
-        ),
+    drawn = tuple(
+        write_figure(plan.folder, scaling_figure(compared, x, tolerance), f"loss_by_{name}", caption)
+        for x, name, caption in (
+            ("ratio", "batch", "What each estimator loses of the reference's validation MAP@10, by B/k."),
+            ("error", "error", "The same losses against the Gramians' relative error at the end."),
+        )
     )
     return Section(
-        name="scaling",
-        title="When is the lift real? Gramian noise against corpus size, B and k",
-        source="",
-        verdict=f"{verdict(compared, tolerance)} {_conditions(plan, frame)}",
-        tables=tables,
-        figures=drawn,
-        measured=_measured(compared),
-        runs=tuple(point.task.output for point in measured_points(plan)),
+        "scaling",
+        "When is the lift real? Gramian noise against corpus size, B and k",
+        "",
+        f"Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most {Planted(2).draws} "
+        f"links a left item, B' = 1,024. Chosen under the exact Gramian on held-out training pairs of the "
+        f"smallest corpus: {found}.",
+        tables,
+        drawn,
+        _measured(compared),
+        tuple(point.task.output for point in measured_points(plan)),
     )
 
 
 def _measured(compared: pd.DataFrame) -> dict[str, Seeds]:
-    """Names as "10000/epochs=10/k=16/SOGram α=0.1/B=4/loss", ``…/error``, ``…/map@10``; and "…/B=4/lift"."""
     measured = {
-        f"{items}/epochs={epochs}/k={dim}/{estimator}/B={batch}/{column}": values
+        keys.planted(items, epochs, dim, estimator, f"B={batch}", column): values
         for column in ("loss", "error", "map@10")
         for (items, epochs, dim, estimator, batch), values in by_point(compared, column).items()
     }
-    for dim, rows in compared.groupby("dim"):
-        for (items, epochs, batch), values in lift_over_sampling(rows).items():
-            measured[f"{items}/epochs={epochs}/k={dim}/B={batch}/lift"] = values
-    return measured
-
-
-def _conditions(plan: Plan, frame: pd.DataFrame) -> str:
-    """What else differs between the sizes, and what does not."""
-    found = "; ".join(f"k = {k}: λ = {λ:g}, η = {η:g}" for k, (λ, η) in chosen(plan).items())
-    sizes = frame.groupby(["items", "epochs"])[["steps", "candidates"]].first()
-    text = (
-        f"(Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most "
-        f"{Planted(2).draws} links a left item, B' = 1,024 everywhere; "
-        f"chosen under the exact Gramian on held-out training pairs of the smallest corpus: {found}.)"
-    )
-    if len(sizes) < 2:
-        return text
-    told = [
-        f"{items:,} items, {in_epochs(epochs)}: {row.steps:,.0f} steps, candidates {row.candidates:.0%}"
-        for (items, epochs), row in zip(sizes.index, sizes.itertuples(), strict=True)
-    ]
-    return (
-        f"{text} Not size alone differs: at as many epochs a larger corpus is trained for more steps, of "
-        "which the lag of an average over steps, 1/α, is a smaller part, and at as many steps its items are "
-        "seen less often; candidates are a smaller share of its items; and λ and η are those of the smallest "
-        f"({'; '.join(told)})."
-    )
+    return measured | {
+        keys.planted(items, epochs, dim, f"B={batch}", "lift"): values
+        for (items, epochs, dim, batch), values in lift_over_sampling(compared).items()
+    }

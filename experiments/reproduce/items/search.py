@@ -1,8 +1,7 @@
 """Ours: does a better Gramian rank better? Each estimator at hyper-parameters chosen by the same budget.
 
-1. Search: `experiments/reproduce/items/search.yaml` gives every method as many points (λ, η, α), on a
-tuning corpus whose
-   validation pairs come out of the training split.
+1. Search: search.yaml gives every method as many points (λ, η, α), on a tuning corpus whose validation pairs
+   come out of the training split.
 2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
    the same parameters and see the same gradient batches, so differences are paired by seed.
 
@@ -21,7 +20,7 @@ import pandas as pd
 import yaml
 from scipy.stats import qmc
 
-from experiments.report.sections import Section, Seeds, Table, interval, spread
+from experiments.report.sections import Section, Seeds, Table, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.corpora import TUNING_FRACTION, tuning
 from experiments.reproduce.jobs import Task, state_of
@@ -33,6 +32,7 @@ SEARCH = Path(__file__).with_name("search.yaml")
 WITH_ALPHA = ("sogram", "control-variate")
 EXACT = "exact"
 SYMBOLS = {"train.gravity": "λ", "train.learning_rate": "η", "estimator.alpha": "α"}
+RANGES = {"train.gravity": "gravity", "train.learning_rate": "learning_rate", "estimator.alpha": "alpha"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,10 @@ def draw(ranges: Mapping[str, Any], points: int) -> list[dict[str, float]]:
         ranges: ``gravity``, ``learning_rate`` and ``alpha``, the ends of each.
         points: how many.
     """
-    keys = {"train.gravity": "gravity", "train.learning_rate": "learning_rate", "estimator.alpha": "alpha"}
-    low, high = np.log([ranges[name] for name in keys.values()]).T
-    even = qmc.Halton(len(keys), rng=0).random(points)  # once and for all
+    low, high = np.log([ranges[name] for name in RANGES.values()]).T
+    even = qmc.Halton(len(RANGES), rng=0).random(points)
     drawn = np.exp(low + (high - low) * even)
-    return [{key: float(f"{x:.3g}") for key, x in zip(keys, row, strict=True)} for row in drawn]
+    return [{key: float(f"{x:.3g}") for key, x in zip(RANGES, row, strict=True)} for row in drawn]
 
 
 def candidates(plan: Plan, dataset: str) -> list[Candidate]:
@@ -87,22 +86,14 @@ def candidates(plan: Plan, dataset: str) -> list[Candidate]:
     found = []
     for label in plan.options.get("methods", methods):
         own = methods[label]
+        has_alpha = own["estimator.name"] in WITH_ALPHA
         for point in draw(grid, plan.options.get("points", search["points"])):
-            values = {key: point[key] for key in _axes(own)}
-            dense = (
-                {"train.dense_learning_rate": values["train.learning_rate"] / 100}
-                if "model.hidden" in own
-                else {}
-            )
-            length = {"train.epochs": grid["epochs"]}
-            found.append(Candidate(label, values, settings({**own, **values, **dense, **length})))
+            values = {key: x for key, x in point.items() if has_alpha or key != "estimator.alpha"}
+            rest: dict[str, Any] = {"train.epochs": grid["epochs"]}
+            if "model.hidden" in own:
+                rest = {"train.dense_learning_rate": values["train.learning_rate"] / 100, **rest}
+            found.append(Candidate(label, values, settings({**own, **values, **rest})))
     return found
-
-
-def _axes(own: Mapping[str, Any]) -> list[str]:
-    """What is searched of a method."""
-    has_alpha = own["estimator.name"] in WITH_ALPHA
-    return [key for key in SYMBOLS if has_alpha or key != "estimator.alpha"]
 
 
 def search_task(dataset: str, candidate: Candidate) -> Task:
@@ -174,16 +165,15 @@ def section(plan: Plan) -> Section:
     for dataset in plan.datasets:
         tried = scores(plan, dataset)
         frame = rankings.measure(plan, dataset, chosen(plan, dataset))
-        ends = at_the_ends(tried, load()["datasets"][dataset])
         tables.append(Table(f"final-{dataset}", caption(plan, dataset, tried), final_table(tried, frame)))
         shown = tried.fillna({"tuning": "failed"}).rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
         tables.append(
             Table(f"search-{dataset}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
         )
-        words.append(verdict(dataset, frame, ends))
-        for label in frame["label"].unique():
-            for name, key in (("validation", "validation MAP"), ("train", "training MAP")):
-                measured[f"{dataset}/searched {label}/{key}"] = rankings.column(frame, label, name)
+        words.append(rankings.summary(dataset, frame))
+        if ends := at_the_ends(tried):
+            words.append(f"Chosen at the end of what was drawn: {'; '.join(ends)}.")
+        measured |= rankings.measured(dataset, frame.drop(columns="curve"), "searched ")
     return Section(
         plan.item,
         "Each estimator at hyper-parameters of its own",
@@ -202,18 +192,15 @@ def best_points(tried: pd.DataFrame) -> pd.DataFrame:
     return tried.loc[tried.groupby("method", sort=False)["tuning"].idxmax()].set_index("method")
 
 
-def at_the_ends(tried: pd.DataFrame, ranges: Mapping[str, Any]) -> list[str]:
+def at_the_ends(tried: pd.DataFrame) -> list[str]:
     """Methods whose chosen λ or η is the least or greatest that was drawn: the best may lie outside."""
     best = best_points(tried)
-    found = []
-    for key, name in (("train.gravity", "gravity"), ("train.learning_rate", "learning_rate")):
-        low, high = tried[key].min(), tried[key].max()
-        found += [
-            f"{SYMBOLS[key]} of {method} ({x:g}, drawn from {ranges[name][0]:g} to {ranges[name][1]:g})"
-            for method, x in best[key].items()
-            if x in (low, high)
-        ]
-    return found
+    return [
+        f"{SYMBOLS[key]} of {method} ({x:g})"
+        for key in ("train.gravity", "train.learning_rate")
+        for method, x in best[key].items()
+        if x in (tried[key].min(), tried[key].max())
+    ]
 
 
 def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
@@ -242,29 +229,11 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
+    """The difference of two methods' validation MAP@10, paired by seed."""
     if other == label or other not in set(frame["label"]):
         return ""
-    low, high = interval(found := differences(frame, label, other))
-    return f"{np.mean(found):+.4f} [{low:+.4f}, {high:+.4f}]"
-
-
-def differences(frame: pd.DataFrame, label: str, other: str) -> Seeds:
-    """Validation MAP@10 of one method minus another's, paired by seed."""
-    pairs = zip(
-        rankings.column(frame, label, "validation"), rankings.column(frame, other, "validation"), strict=True
-    )
-    return tuple(a - b for a, b in pairs)
-
-
-def verdict(dataset: str, frame: pd.DataFrame, ends: list[str]) -> str:
-    """What is ahead of sampling and behind it, how far the exact Gramian is, and where the search ended."""
-    words = rankings.judgement(frame, dataset)
-    if {EXACT, rankings.SAMPLING} <= set(frame["label"]):
-        others = [x for x in frame["label"].unique() if x != EXACT]
-        short = [x for x in others if interval(differences(frame, x, EXACT))[1] < 0]
-        gap = rankings.percent(rankings.lifts(frame, EXACT))
-        words += f" The exact Gramian is {gap} from sampling; short of it: {', '.join(short) or 'none'}."
-    return words + (f" At the end of what was drawn: {'; '.join(ends)}." if ends else "")
+    pairs = zip(*(rankings.column(frame, name, "validation") for name in (label, other)), strict=True)
+    return with_interval(tuple(a - b for a, b in pairs), "+.4f")
 
 
 def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
@@ -273,6 +242,5 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     return (
         f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "
         f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
-        "A point's α belongs to its λ and η, so that of few points the choice is coarse. Differences "
-        "are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
+        "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
     )

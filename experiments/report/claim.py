@@ -1,0 +1,125 @@
+"""What a claim is: typed records, which `claims` and `ranking_claims` list."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Measure = Literal[
+    "ratio",  # left / right, seed by seed
+    "difference",  # left − right
+    "ratio between corpora",  # seeds of two corpora do not pair: Welch's interval
+    "difference between corpora",
+    "contrast",  # left, and left / right: both have to be within the limits
+    "value",  # left
+    "count",  # left, one exact number
+    "interior peak",  # left has a *, a number: the best inner value over the better of the two ends
+]
+Name = str | tuple[str, str]  # of a measurement, or of two whose quotient it is
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where the compared value must lie: within [low, high], or strictly beyond one finite limit."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def strict(self) -> bool:
+        """Whether this is a bound, with one finite limit that is itself outside."""
+        return math.isinf(self.low) or math.isinf(self.high)
+
+    def __str__(self) -> str:
+        """The limits in words, with all digits."""
+        if not self.strict:
+            return f"between {_exact(self.low)} and {_exact(self.high)}"
+        return f"below {_exact(self.high)}" if math.isinf(self.low) else f"above {_exact(self.low)}"
+
+
+def _exact(value: float) -> str:
+    return f"{value:,.10g}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Need:
+    """A measurement that must be at least so large in every seed; "3/{α}" takes the placeholder's value."""
+
+    name: str
+    at_least: float | str
+
+    def least(self, case: Mapping[str, str]) -> float:
+        """The number, of one case."""
+        top, _, bottom = str(self.at_least).format(**case).partition("/")
+        return float(top) / float(bottom or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim of the paper.
+
+    Attributes:
+        id: its name in claims.json.
+        says: the paper's words, shortened.
+        source: where they stand.
+        paper: the paper's number, in words.
+        item: the item of the report that measures it.
+        each: placeholders and their values; one comparison for every combination. `dataset` is one of them.
+        measure: how left and right are compared.
+        left, right: names of measurements (`keys`); two are their quotient, seed by seed.
+        limits: where the compared value must lie.
+        why: the reason for these limits.
+        needs: without these the runs are too short for the claim.
+        untested: why it cannot be measured without more data, where it cannot.
+    """
+
+    id: str
+    says: str
+    source: str
+    paper: str = "figure only"
+    item: str
+    each: Mapping[str, Sequence[str | int]]
+    measure: Measure = "ratio"
+    left: Name
+    right: Name | None = None
+    limits: Limits
+    why: str = "the sign is the claim"
+    needs: tuple[Need, ...] = ()
+    untested: str | None = None
+
+    def names(self, case: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names on the left and on the right, of one case; two names are a quotient."""
+        sides = ((side,) if isinstance(side, str) else side or () for side in (self.left, self.right))
+        left, right = (tuple(name.format(**case) for name in side) for side in sides)
+        return left, right
+
+    def cases(self) -> list[dict[str, str]]:
+        """Every combination of the placeholders' values."""
+        values = itertools.product(*self.each.values())
+        return [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
+
+    @property
+    def compared(self) -> str:
+        """What is compared, as the names themselves, without the corpus."""
+        left, right = (
+            " ÷ ".join((side,) if isinstance(side, str) else side).replace("{dataset}/", "") if side else ""
+            for side in (self.left, self.right)
+        )
+        return " to ".join(filter(None, (left, right)))
+
+
+D = "{dataset}"
+ABOVE_1, BELOW_1, ABOVE_0 = Limits(low=1), Limits(high=1), Limits(low=0)
+DUMP = {
+    "simple": "needs the dump of Simple English Wikipedia of the paper's time, or as near as there is",
+    "fr": "needs the dump of French Wikipedia and days of training",
+    "en": "needs the dump of English Wikipedia and days of training",
+}
+
+
+def sogram(alpha: float | str) -> str:
+    """The label of SOGram with one α."""
+    return f"SOGram α={alpha}"

@@ -1,0 +1,93 @@
+"""The runs behind a section, as their manifests describe them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gramrun.base.files import read_json
+from gramrun.runs import directory
+
+SHORT = 12  # hex digits shown of a hash; runs.json has them all
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run. `name` is its folder with the corpus's; `seconds` what it took; hashes are whole."""
+
+    name: str
+    kind: str
+    seed: int
+    data: str
+    data_hash: str
+    config_hash: str
+    git_commit: str
+    environment: str
+    seconds: float
+    status: str
+    command: str
+
+    @property
+    def short_commit(self) -> str:
+        """The first digits of the commit, and whether files differed from it."""
+        digits, plus, changes = self.git_commit.partition("+")
+        return digits[:SHORT] + plus + changes
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read one run directory.
+
+    Raises:
+        InputError: it has no readable manifest.
+    """
+    manifest = read_json(path / directory.MANIFEST)
+    config = yaml.safe_load((path / directory.CONFIG).read_text(encoding="utf-8"))
+    return RunRecord(
+        name=f"{path.parent.name}/{path.name}",
+        kind=str(manifest["kind"]),
+        seed=int(manifest["seed"]),
+        data=Path(config["data"]["path"]).name,
+        data_hash=str(manifest["data_hash"]),
+        config_hash=str(manifest["config_hash"]),
+        git_commit=str(manifest.get("git_commit") or "unknown"),
+        environment=environment(manifest),
+        seconds=float(manifest.get("seconds", 0.0)),
+        status=str(manifest.get("status", "finished")),
+        command=re.sub(r"^__main__\.py ", "gramrun ", str(manifest.get("command", ""))),
+    )
+
+
+def environment(made: dict[str, Any]) -> str:
+    """Python, packages, machine and threads of a manifest or of `provenance`, in one line."""
+    parts = [f"Python {made.get('python', '?')}", *(f"{k} {v}" for k, v in made.get("versions", {}).items())]
+    parts += [str(made.get("processor", "")).strip()]
+    parts += [f"{made['host_threads']} cores"] if "host_threads" in made else []
+    if "threads" in made:
+        parts.append(f"{made['threads']} thread{'s' * (made['threads'] != 1)} a run")
+    return ", ".join(filter(None, parts))
+
+
+def common_lines(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
+    """What the runs of a section have in common, as (what, value) lines; empty without runs."""
+    if not records:
+        return []
+    unfinished = sum(record.status != "finished" for record in records)
+    minutes = sum(record.seconds for record in records) / 60
+    number = f"{len(records)} runs, {minutes:,.1f} minutes in all"
+    return [
+        ("Runs", number + (f"; {unfinished} NOT FINISHED" if unfinished else "")),
+        ("Seeds", _distinct(str(seed) for seed in sorted({record.seed for record in records}))),
+        ("Data", _distinct(f"{record.data} {record.data_hash[:SHORT]}" for record in records)),
+        ("Configs", f"{len({record.config_hash for record in records})}, listed in runs.json"),
+        ("Code", _distinct(record.short_commit for record in records)),
+        ("Environment", _distinct(record.environment for record in records)),
+    ]
+
+
+def _distinct(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values))

@@ -1,0 +1,179 @@
+"""Every benchmark at toy size, and the rules of timing."""
+
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from experiments.benchmarks import (
+    estimator_cost,
+    evaluation_speed,
+    growth,
+    resume_cost,
+    step_time,
+    time_to_quality,
+    timing,
+)
+from experiments.benchmarks.random_pages import pages_corpus
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation import ranking
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
+    """Each makes a step, and keeps as many bytes as its formula says: k = 4, 50 pages, both sides."""
+    sizes = ("model.embedding_dim=4", "train.batch_size=16", "estimator.gramian_batch_size=16")
+    monkeypatch.setattr(estimator_cost, "BATCHES", sizes)
+    monkeypatch.setattr(timing, "STEPS", 2)
+    corpus = pages_corpus(tmp_path / "pages", pages=50, links=600)
+    assert corpus.left.features[0].vocabulary == corpus.right.features[0].vocabulary  # one table for both
+    model = ("model.hidden=[8, 4]", "model.input_dim=3")
+    steppers, memory, rebuilds = estimator_cost.contenders(None, model, corpus, tmp_path)
+    frame = timing.measure(steppers, rounds=1)
+    assert set(frame) == set(estimator_cost.ESTIMATORS)
+    assert {name for name, taken in rebuilds.items() if taken} == {
+        n for n in memory if n.startswith("SAGram")
+    }
+    assert memory["sampling"] == memory["exact Gramian"] == 2 * (4 * 4 * 4 + 8)  # a Gramian and a count
+    # Caches grow with the items or pairs, in their dtype; what is left does not depend on either.
+    fixed = memory["SAGram β=1, per item"] - 2 * 50 * 4 * 4
+    assert memory["SAGram β=1, per item, bfloat16"] == fixed + 2 * 50 * 4 * 2
+    assert memory["SAGram β=1, per pair (γ = 1)"] == fixed + 2 * len(corpus.train) * 4 * 4
+    text = timing.table(frame, "toy", "sampling", {"state": {name: f"{memory[name]} B" for name in memory}})
+    first, second = text.splitlines()[4:6]
+    assert first.startswith("| sampling |")
+    assert first.endswith("| 1.00 (1.00–1.00) | 144 B |")
+    assert second.count("|") == first.count("|")
+
+
+def pages_of_two_layers(folder):
+    """50 pages in a folder, and a config of towers 9 → 8 → 4 with batches of 16 and Gramian batches of 12."""
+    corpus = pages_corpus(folder / "pages", pages=50, links=600)
+    config = yaml.safe_load((CONFIGS / "wikipedia-simple" / "paper-sogram.yaml").read_text())
+    config["model"] |= {"hidden": [8], "input_dim": 3, "embedding_dim": 4}
+    config["train"]["batch_size"] = config["estimator"]["gramian_batch_size"] = 16
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file, corpus
+
+
+def test_the_products_of_a_step(tmp_path):
+    """Those of a small step, by hand."""
+    file, corpus = pages_of_two_layers(tmp_path)
+    config = load_config(RunConfig, file, ["estimator.gramian_batch_size=12"])
+    tower = [(12, 9, 8), (12, 8, 4), (4, 12, 4)]  # forward on B, and its Gramian
+    tower += [(16, 9, 8), (16, 8, 4), (16, 4, 4)]  # forward on B', times the Gramian
+    tower += [(4, 16, 8), (16, 4, 8), (8, 16, 9), (16, 8, 9)]  # gradients of weights and inputs, from the top
+    assert step_time.products(config, corpus) == tower * 2
+    linear = load_config(RunConfig, file, ["estimator.gramian_batch_size=12", "model.hidden=[]"])
+    assert step_time.products(linear, corpus) == [(4, 12, 4), (16, 4, 4)] * 2
+    next(step_time.bare_steps(tower))
+
+
+def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "STEPS", 2)
+    monkeypatch.setattr(step_time, "ENGINES", {**step_time.ENGINES, "sgd": ("train.optimizer=sgd",)})
+    threads = torch.get_num_threads()
+    try:
+        timed = step_time.time_workload(*pages_of_two_layers(tmp_path)[:1], tmp_path / "pages", 2, rounds=1)
+    finally:
+        torch.set_num_threads(threads)
+    assert set(timed["ms"]) == {step_time.BARE, step_time.PLAIN, *step_time.ENGINES}
+    assert all(ms > 0 for times in timed["ms"].values() for ms in times)
+
+
+def test_growth_at_toy_sizes(tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "STEPS", 2)
+    folders = {"900": tmp_path / "900", "2K": tmp_path / "2K"}
+    for pages_of, folder in zip((900, 2000), folders.values(), strict=True):
+        growth.write(folder, {"pages": pages_of, "links": 9000})
+    timed = growth.time_steps(folders, rounds=1)
+    assert set(timed["ms"]) == set(timed["start"]) == set(folders)
+    memory = {name: {"peak": 2e9, "predicted": 1.9e9} for name in folders}
+    lines = growth.report(timed, memory).splitlines()
+    assert lines[-2].startswith("| 900 |")  # the first of the sizes, whatever their names
+    assert " | 1.00 (1.00–1.00) | " in lines[-2]
+    assert lines[-1].endswith(" | 2.00 | 0.95 |")
+
+
+def test_time_to_quality_at_toy_size(corpus_path, monkeypatch):
+    """Both kinds of curve on a planted corpus, their time without evaluations, and the table's arithmetic."""
+    quality = time_to_quality.quality
+    corpus = open_corpus(corpus_path)
+    monkeypatch.setattr(time_to_quality, "EVERY", 10)
+    monkeypatch.setattr(time_to_quality, "quality", lambda *arguments: time.sleep(0.2) or quality(*arguments))
+    trained = time_to_quality.gramrun_curve(
+        CONFIGS / "synthetic" / "sogram.yaml",
+        corpus,
+        ("train.epochs=null", "train.steps=25", "train.batch_size=64", "estimator.gramian_batch_size=64"),
+        0,
+    )
+    assert len(trained) == 3
+    baseline = CONFIGS / "movielens-1m" / "implicit-als.yaml"
+    fitted = time_to_quality.implicit_curve(baseline, corpus, ("baseline.sweeps=4",), 0)
+    assert len(fitted) == 4
+    for curve in (trained, fitted):
+        seconds = [at for at, _ in curve]
+        assert seconds == sorted(seconds)
+        assert seconds[-1] - seconds[0] < 0.2 * (len(curve) - 1)
+        assert all(0 < value < 1 for _, value in curve)
+    found = {
+        time_to_quality.REFERENCE: [[(1.0, 0.1), (2.0, 0.3)], [(1.0, 0.2), (3.0, 0.4)]],
+        "SOGram": [[(4.0, 0.25)], [(6.0, 0.3), (8.0, 0.2)]],
+    }
+    text = time_to_quality.report(found, (0.2, 0.35), threads=2)
+    assert (
+        "| implicit ALS | 1.50 (1.00–2.00) [1.0] | – | 2.50 (2.00–3.00) [1.0] | 0.3500 (0.3000–0.4000) |"
+        in text
+    )
+    assert "| SOGram | 5.00 (4.00–6.00) [4.0] | – | 5.00 (4.00–6.00) [2.0] | 0.2750 (0.2500–0.3000) |" in text
+
+
+def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):
+    done = {"fast": 0, "slow": 0}
+    clock = {"now": 0.0}
+
+    def step(name, seconds):
+        done[name] += 1
+        clock["now"] += seconds
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock["now"])
+    steppers = {"fast": lambda: step("fast", 0.001), "slow": lambda: step("slow", 0.75)}
+    frame = timing.measure(steppers, rounds=2)
+    assert done == {"fast": 3 * timing.STEPS, "slow": 3 * 3}  # 2 seconds are over in the third step
+    assert frame["fast"].tolist() == pytest.approx([1, 1])
+    assert frame["slow"].tolist() == pytest.approx([750, 750])
+
+
+def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
+    """Every part runs; the relevant items that are planted among the best are found there."""
+    monkeypatch.setattr(timing, "STEPS", 1)
+    for zipf in (False, True):
+        problem = evaluation_speed.made_up(rows=300, items=900, candidates=700, dim=16, zipf=zipf)
+        frame = evaluation_speed.measure(problem, rounds=1)
+        assert {evaluation_speed.BARE, evaluation_speed.WHOLE, evaluation_speed.FLOAT64} < set(frame)
+        assert (frame > 0).all(axis=None)
+        arguments = problem.left, problem.right, problem.candidates, problem.relevant, problem.excluded
+        assert (ranking.rank_relevant(*arguments)[0] <= 100).mean() > 0.3
+    text = timing.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
+    assert "toy: 300 left items, 700 candidates of 900, k = 16" in text
+    assert text.splitlines()[4].startswith("| product and topk |")
+
+
+def test_the_cost_of_checkpoints(corpus_path, tmp_path):
+    (tmp_path / "runs").mkdir()
+    frame, facts = resume_cost.measure("sagram", corpus_path, tmp_path / "runs", rounds=2)
+    assert sorted(frame) == ["restore", "save", "torch.load", "torch.save"]
+    assert len(frame) == 2
+    whole = tmp_path / "runs" / "sagram-plain" / f"{resume_cost.STEPS + 3}.pt"
+    assert facts["bytes"] == pytest.approx(whole.stat().st_size, abs=4000)  # the same tensors
+    frame = pd.DataFrame({"save": [1, 3], "torch.save": [2, 2], "restore": [4, 4], "torch.load": [1, 1]})
+    cells = resume_cost.row("m", frame, {"epoch": 100, "bytes": 5e6}).split(" | ")
+    assert cells[2:5] == ["2000 (1000–3000)", "1.00 (0.50–1.50)", "4000 (4000–4000)"]
+    assert cells[5:] == ["4.00 (4.00–4.00)", "100", "2.00 (1.00–3.00) |"]
