@@ -63,7 +63,10 @@ def finish(task, score):
     """What a finished run leaves that the search reads."""
     task.output.mkdir(parents=True)
     (task.output / directory.CONFIG).write_text(dump_config(task.wanted()))
-    write_json(task.output / directory.MANIFEST, {"kind": task.command})
+    write_json(
+        task.output / directory.MANIFEST,
+        {"kind": task.command, "status": "finished", "config_hash": "", "data_hash": ""},
+    )
     (task.output / directory.METRICS).write_text(json.dumps({"step": 9, "map@10": score}) + "\n")
 
 
