@@ -114,8 +114,14 @@ def items_embedded(model, monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("settings", [{}, {"candidates": 30}, {"candidates": 30, "left_items": 20}])
-@pytest.mark.parametrize("splits", [["validation"], ["train"], ["validation", "train"]])
+@pytest.mark.parametrize(
+    ("settings", "splits"),
+    [
+        ({}, ["validation"]),
+        ({"candidates": 30}, ["train"]),
+        ({"candidates": 30, "left_items": 20}, ["validation", "train"]),
+    ],
+)
 def test_a_model_is_measured_as_its_embeddings_are(make_config, corpus, monkeypatch, settings, splits):
     """With each item embedded at most once, and no others than left items, candidates and positives."""
     trainer = Trainer(make_config("model.hidden=[6]"), corpus)
@@ -152,8 +158,6 @@ def same(a, b):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["estimator.name=sogram", "estimator.alpha=0.1"],
-        ["estimator.name=sagram"],
         ["estimator.batch=previous", "estimator.gramian_batch_size=64", "train.optimizer=adam"],
         ["estimator.name=control-variate", "model.hidden=[6]"],
     ],

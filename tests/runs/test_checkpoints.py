@@ -95,7 +95,7 @@ def test_a_newer_checkpoint_schema_is_refused(tmp_path):
     with pytest.raises(InputError, match="torn or damaged"):
         checkpoints.load(tmp_path / "d.pt")
     torch.save({"schema_version": 3}, tmp_path / "c.pt")
-    with pytest.raises(InputError, match="schema version 3, but gramrun .* reads version 2: a newer"):
+    with pytest.raises(InputError, match="schema version 3, but gramrun .* reads version 2"):
         checkpoints.load(tmp_path / "c.pt")
 
 

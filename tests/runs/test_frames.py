@@ -217,7 +217,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_bytes_give_frames_or_one_line(some_run, name, data):
     file = some_run / name
