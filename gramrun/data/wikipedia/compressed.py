@@ -109,23 +109,22 @@ def read_chunks(
 def _unpack(path: Path, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Yield pairs of unpacked bytes and the number of the file's bytes read for them."""
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            packing = _packing(path, file)
+            if packing is None:
+                while chunk := file.read(chunk_bytes):
+                    yield chunk, len(chunk)
+            else:
+                yield from _members(path, file, packing, chunk_bytes)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except OSError as error:
+    except OSError as error:  # a folder, or a failing disk
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    with file:
-        packing = _packing(path, file)
-        if packing is None:
-            while chunk := _read(path, file, chunk_bytes):
-                yield chunk, len(chunk)
-        else:
-            yield from _members(path, file, packing, chunk_bytes)
 
 
 def _packing(path: Path, file: BufferedReader) -> str | None:
     """Find the format from the first bytes, and compare it with the suffix."""
-    first = _peek(path, file)
+    first = file.peek()[:512]
     if not first:
         raise InputError(f"{path}: is empty; download it again")
     packing = next((name for magic, name in _MAGIC.items() if magic.match(first)), None)
@@ -140,66 +139,31 @@ def _packing(path: Path, file: BufferedReader) -> str | None:
 def _members(path: Path, file: BufferedReader, packing: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
     """Unpack all members; zero bytes may pad the end, as gzip and tar allow."""
     block_bytes = _ZSTD_BLOCK_BYTES if packing == "zstd" else _BLOCK_BYTES
-    gathered = _Gathered(chunk_bytes)
-    data = _read(path, file, block_bytes)
-    read = len(data)
+    pieces: list[bytes] = []
+    free = chunk_bytes
+    read = 0
+    data = file.read(block_bytes)
+    read += len(data)
     while data:
         member = _DECOMPRESSORS[packing]()
         while not member.eof:
             if member.needs_input and not data:
-                data = _read(path, file, block_bytes)
+                data = file.read(block_bytes)
                 read += len(data)
                 if not data:
                     raise InputError(f"{path}: is cut off: its {packing} data has no end; download it again")
             try:
-                unpacked = member.decompress(data, gathered.room)
+                pieces.append(member.decompress(data, free))
             except _DAMAGES as error:
                 raise InputError(
                     f"{path}: its {packing} data is damaged ({error}); download it again"
                 ) from error
             data = b""
-            if gathered.add(unpacked):
-                yield gathered.take(), read
-                read = 0
-        data = member.unused_data or _read(path, file, block_bytes)
-        read += 0 if member.unused_data else len(data)
-        while data and not data.strip(b"\0"):
-            data = _read(path, file, block_bytes)
+            free -= len(pieces[-1])
+            if free <= 0:
+                yield b"".join(pieces), read
+                pieces, free, read = [], chunk_bytes, 0
+        data = member.unused_data
+        while not data.strip(b"\0") and (data := file.read(block_bytes)):
             read += len(data)
-    yield gathered.take(), read
-
-
-class _Gathered:
-    """Joins pieces to chunks."""
-
-    def __init__(self, chunk_bytes: int) -> None:
-        self._pieces: list[bytes] = []
-        self._chunk_bytes = chunk_bytes
-        self.room = chunk_bytes
-
-    def add(self, piece: bytes) -> bool:
-        """Add a piece; return whether the chunk is full."""
-        self._pieces.append(piece)
-        self.room -= len(piece)
-        return self.room <= 0
-
-    def take(self) -> bytes:
-        """Return the chunk and start the next one."""
-        chunk = b"".join(self._pieces) if len(self._pieces) != 1 else self._pieces[0]
-        self._pieces.clear()
-        self.room = self._chunk_bytes
-        return chunk
-
-
-def _peek(path: Path, file: BufferedReader) -> bytes:
-    try:
-        return file.peek()[:512]
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _read(path: Path, file: BufferedReader, count: int) -> bytes:
-    try:
-        return file.read(count)
-    except OSError as error:  # a folder, or a failing disk
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    yield b"".join(pieces), read

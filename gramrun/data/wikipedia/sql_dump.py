@@ -20,9 +20,10 @@ import numpy as np
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia import sql_rows
+from gramrun.data.wikipedia import sql_statements as sql
 from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.compressed import CHUNK_BYTES, read_chunks
-from gramrun.data.wikipedia.sql_statements import INSERT, Insert, Schema, parse_create, parse_insert
+from gramrun.data.wikipedia.sql_statements import Insert, Schema, parse_create, parse_insert
 
 LARGEST_ROW_BYTES = 64 << 20  # MySQL's largest packet by default
 _LARGEST_HEAD_BYTES = 1 << 20  # of any other statement or comment: 4096 columns with names of 64 letters fit
@@ -35,19 +36,6 @@ _BLANKS = re.compile(rb"[\s;]*+")
 _COMMENT_START = re.compile(rb"#|/\*|--(?:[\x00-\x20]|\Z)")
 _COMMENT = re.compile(rb"/\*.*?\*/|(?!/)[^\n]*", re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z]*+")
-# Possessive quantifiers, and no byte is scanned twice: an end that never comes costs linear time.
-_STATEMENT = re.compile(
-    rb"(?:[^'\"`#/;-]++|'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.|\"\")*+\"|`[^`]*+`|/\*.*?\*/|/(?!\*)"
-    rb"|--(?=[\x00-\x20])[^\n]*+|-(?!-[\x00-\x20])|\#[^\n]*+)*+;",
-    re.DOTALL,
-)
-_DELIMITER = re.compile(
-    rb"DELIMITER[ \t]+(?:;[ \t\r]*\n|.*?\nDELIMITER[ \t]+;[ \t\r]*\n)", re.IGNORECASE | re.DOTALL
-)
-# UPDATE and DELETE would change rows, and are refused.
-_SKIPPED = {"alter", "analyze", "begin", "change", "commit", "drop", "flush", "lock", "rollback", "set"}
-_SKIPPED |= {"start", "unlock", "use"}
-
 _KINDS = {"integer": sql_rows.INTEGER, "bytes": sql_rows.BYTES}
 _EXPECTED = {"integer": "a 64-bit integer", "bytes": "a string or number"}
 _FAULTS = {
@@ -234,13 +222,13 @@ class _Dump:
         word = bytes(self._take(_WORD)[0]).lower().decode("ascii")
         self.position = start - self._bytes_before
         if word in ("insert", "replace"):
-            return self._insert(self._take(INSERT))
+            return self._insert(self._take(sql.INSERT))
         if word == "create":
-            return self._create(self._take(_STATEMENT)[0])
+            return self._create(self._take(sql.STATEMENT)[0])
         if word == "delimiter":  # around a stored program
-            self._take(_DELIMITER)
-        elif word in _SKIPPED:
-            self._take(_STATEMENT)
+            self._take(sql.DELIMITER)
+        elif word in sql.SKIPPED:
+            self._take(sql.STATEMENT)
         elif bytes(self._rest()[:1]) == b"<":
             raise self.error("is an HTML or XML page, not a dump; download it again")
         else:
