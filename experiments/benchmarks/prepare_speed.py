@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=list(WIKIS), default=list(WIKIS))
     parser.add_argument("--generations", nargs="+", choices=GENERATIONS, default=list(GENERATIONS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tables", type=Path, default=TABLES, help="where the made wikis lie or are put")
+    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the synthetic wikis")
     parser.add_argument("--keep", action="store_true", help="keep the tables of fr-scale, some gigabytes")
     arguments = parser.parse_args()
     lines = [

@@ -53,7 +53,7 @@ def prepare(
 
     CORPUS is one of movielens-100k, -1m, -10m, -25m, -32m, -small, -latest; wikipedia-simple, -fr, -en,
     -sql (tables of any wiki and year), -xml; enwik8; atomic (RecBole's format, your own data too);
-    synthetic; simple-scale, fr-scale and en-scale (made tables of these Wikipedias' sizes).
+    synthetic; simple-scale, fr-scale and en-scale (synthetic wikis of these Wikipedias' sizes).
     Without --source, raw files are looked for in $GRAMRUN_RAW, then data/raw, then downloaded.
 
     JSON: output, written (false: nothing was to do), name, corpus (sizes), counts, content_hash.
