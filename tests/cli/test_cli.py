@@ -70,7 +70,7 @@ def test_the_commands_in_order(gramrun, tmp_path):
         assert (code, out) == (0, f"wrote figure.{suffix}\n")
         assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
     code, _, err = gramrun("plot", "map", "g", "--output", "figure.png")
-    assert (code, "g: was made by `gramrun gram-error`, which ranks nothing" in err) == (2, True), err
+    assert (code, "g: no MAP@10; draw runs of `gramrun train`" in err) == (2, True), err
     code, out, _ = gramrun("doctor", "--config", CONFIG)
     assert code == 0
     assert "memory:" in out
@@ -140,7 +140,7 @@ BAD = {
     ),
     "a source that is absent": (
         ["prepare", "movielens-100k", "--output", "x", "--source", "nowhere"],
-        "--source nowhere",
+        "nowhere: holds neither",
     ),
     "atomic without source": (["prepare", "atomic", "--output", "x"], "atomic needs --source"),
     "a run that is none": (["evaluate", "."], "not a run directory"),
