@@ -107,7 +107,7 @@ def test_time_to_quality_at_toy_size(corpus_path, monkeypatch):
     quality = time_to_quality.quality
     corpus = open_corpus(corpus_path)
     monkeypatch.setattr(time_to_quality, "EVERY", 10)
-    monkeypatch.setattr(time_to_quality, "quality", lambda *arguments: time.sleep(0.2) or quality(*arguments))
+    monkeypatch.setattr(time_to_quality, "quality", lambda *arguments: time.sleep(0.5) or quality(*arguments))
     trained = time_to_quality.gramrun_curve(
         CONFIGS / "synthetic" / "sogram.yaml",
         corpus,
@@ -121,7 +121,7 @@ def test_time_to_quality_at_toy_size(corpus_path, monkeypatch):
     for curve in (trained, fitted):
         seconds = [at for at, _ in curve]
         assert seconds == sorted(seconds)
-        assert seconds[-1] - seconds[0] < 0.2 * (len(curve) - 1)
+        assert seconds[-1] - seconds[0] < 0.5 * (len(curve) - 1)
         assert all(0 < value < 1 for _, value in curve)
     found = {
         time_to_quality.REFERENCE: [[(1.0, 0.1), (2.0, 0.3)], [(1.0, 0.2), (3.0, 0.4)]],
@@ -157,7 +157,7 @@ def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
     for zipf in (False, True):
         problem = evaluation_speed.made_up(rows=300, items=900, candidates=700, dim=16, zipf=zipf)
         frame = evaluation_speed.measure(problem, rounds=1)
-        assert {evaluation_speed.BARE, evaluation_speed.WHOLE, evaluation_speed.FLOAT64} < set(frame)
+        assert {evaluation_speed.BARE, evaluation_speed.WHOLE, evaluation_speed.FLOAT64} == set(frame)
         assert (frame > 0).all(axis=None)
         arguments = problem.left, problem.right, problem.candidates, problem.relevant, problem.excluded
         assert (ranking.rank_relevant(*arguments)[0] <= 100).mean() > 0.3

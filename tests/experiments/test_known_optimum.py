@@ -56,9 +56,7 @@ SUBTLE = {
         replace(batch, left_importance=1.1 * batch.left_importance), left, right
     ),
 }
-INVISIBLE_IN_F = (
-    "Gramians exchanged"  # the minima of both have the same F: see experiments.reproduce.known_optimum
-)
+INVISIBLE_IN_F = "Gramians exchanged"  # the minima of both have the same F
 
 
 def mistaken(trainer, mistake):
