@@ -106,14 +106,14 @@ class RowBuilder:
 
     def _close_block(self) -> None:
         """Join the batches: the system takes back large arrays one by one, but not many small ones."""
-        if self._batches:
-            rows, lengths, columns = zip(*self._batches, strict=True)
-            self._blocks.append((np.concatenate(rows), np.concatenate(lengths), np.concatenate(columns)))
+        rows, lengths, columns = zip(*self._batches, strict=True)
+        self._blocks.append((np.concatenate(rows), np.concatenate(lengths), np.concatenate(columns)))
         self._batches, self._waiting = [], 0
 
     def build(self) -> SparseRows:
         """Sort the pairs and drop duplicates; the builder is empty afterwards."""
-        self._close_block()
+        self._blocks += self._batches
+        self._batches, self._waiting = [], 0
         offsets = offsets_of(self._lengths)
         columns = np.empty(offsets[-1], dtype=np.int32)
         ends = offsets[:-1].copy()
