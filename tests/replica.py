@@ -54,8 +54,7 @@ def main(folder: Path, processes: Processes) -> None:
     for path in sorted(folder.glob("*.yaml")):
         config = load_config(RunConfig, path, [])
         trainer = Trainer(config, open_corpus(config.data.path), processes)
-        flags = processes.any(processes.first, not processes.first, False)
-        kept = {**result(trainer), "complaint": complaint(trainer), "flags": flags}
+        kept = {**result(trainer), "complaint": complaint(trainer)}
         torch.save(kept, folder / f"{path.stem}.rank{processes.rank}.pt")
 
 

@@ -1,4 +1,4 @@
-"""Room is what the tightest limit leaves, whoever sets it."""
+"""Available memory and disk: the tightest limit of machine and control groups counts."""
 
 import types
 from collections import namedtuple
@@ -73,16 +73,6 @@ def test_a_limit_of_version_1_that_is_none(machine):
     assert capacity.available_memory() == 100 * GB
 
 
-def test_a_group_over_its_limit_has_no_room(machine):
-    machine("proc/self/cgroup", "0::/")
-    group_v2(machine, "", 1 * GB, 2 * GB)
-    assert capacity.available_memory() == 0
-
-
-def test_this_machine_has_room():
-    assert 0 < capacity.available_memory() <= capacity.psutil.virtual_memory().total
-
-
 def test_memory_is_refused_with_the_figures_in_one_line(machine):
     arguments = {"what": "Gramian caches", "remedy": "set estimator.cache: item"}
     capacity.check_capacity(100 * GB, "memory", **arguments)
@@ -114,11 +104,3 @@ def test_disk_is_that_of_the_nearest_folder_that_exists(tmp_path, monkeypatch):
     )
     assert asked == [tmp_path / "runs"] * 2
     capacity.check_capacity(1, "disk", path=Path("relative/to/here"), what="x", remedy="y")
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (12.34e9, "12.3 GB"), (5e15, "5000.0 TB")],
-)
-def test_sizes(count, text):
-    assert capacity.size_text(count) == text

@@ -1,16 +1,14 @@
+"""Configuration files and overrides: read, written back, and refused in one line that names the key."""
+
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
-from gramrun.config.estimator import EstimatorName
 from gramrun.config.loading import config_hash, dump_config, load_config
-from gramrun.gramian import ESTIMATOR_NAMES
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TEXT = """\
@@ -65,24 +63,12 @@ def test_dump_reads_back_to_the_same(file, tmp_path):
     assert config_hash(load_config(RunConfig, copy, ["train.seed=1"])) != config_hash(config)
 
 
-def test_configs_are_frozen(file):
-    with pytest.raises(ValidationError):
-        load_config(RunConfig, file).train.seed = 3
-
-
 BAD_OVERRIDES = {
-    "estimater.alpha=1": "--set estimater.alpha=1: unknown key estimater; did you mean estimator?",
     "estimator.alpah=1": "--set estimator.alpah=1: unknown key estimator.alpah; did you mean estimator.alpha?",
-    "alpha=1": "--set alpha=1: unknown key alpha; did you mean estimator.alpha?",
     "estimator.alpha=0": "--set estimator.alpha=0: estimator.alpha: input should be greater than 0 (given: 0)",
     "estimator.name=sgram": "estimator.name: input should be 'sampling', 'sogram', 'sagram', ",
     "estimator.alpha_schedule={1: 1, 9: 1.5}": "estimator.alpha_schedule: alpha must lie in (0, 1], but at step 9 it is 1.5",
-    "estimator.alpha_schedule={5: 0.1}": "a table must begin at step 1",
-    "estimator.alpha_schedule={}": "a table has whole numbers of steps and rates",
-    "estimator.alpha_schedule={1: a}": "a table has whole numbers of steps and rates",
-    "estimator.alpha_schedule=fast": "give constant, decaying, or a table of steps and rates",
     "estimator={name: sogram, debias: true, start: exact}": "debias, start: exact and alpha_schedule: decaying all correct the zero start",
-    "estimator.alpha_schedule={1: 1, '1': 0.5}": "a table has whole numbers of steps and rates",
     "gram_error.estimators=[{name: sogram}, {name: sogram, rebuild_every: 3}]": "gram_error.estimators holds SOGram α=0.01 twice at gramian_batch_size 1024",
     "estimator={name: control-variate, batch: previous}": "control-variate needs a batch independent of the last step",
     "estimator={name: sagram, batch: previous}": "caches of SAGA need a batch drawn independently of them",
@@ -91,23 +77,15 @@ BAD_OVERRIDES = {
     "estimator={name: sampling, batch: previous, gramian_batch_size: 7}": "gramian_batch_size must be train.batch_size",
     "train.objective=batch-softmax": "batch-softmax has no Gramians; set estimator.name: none",
     "train.epochs=null": "give exactly one of train.epochs and train.steps",
-    "evaluation.every=5 minuten": "neither a number of steps nor like '1 epoch'",
     "model.skip=true": "skip: true needs hidden layers",
     "train.prior.name=svd": "train.prior: name: svd needs a rank; set train.prior.rank",
-    "train.prior.name=file": "train.prior: name: file needs a path; set train.prior.path",
     "train.prior.rank=3": "train.prior: rank is for name: svd only; drop it, or set train.prior.name: svd",
-    "train.prior={name: svd, rank: 3, path: p.npz}": "train.prior: path is for name: file only",
     "data=3": "data must be a section with keys of its own, not 3",
-    "model.hidden=abc": "model.hidden must be a list, such as [128], not 'abc'",
-    "data.path=": "data.path must be a path, not None",
     "estimator.rebuild_every=5 minutes": "--set estimator.rebuild_every=5 minutes: estimator.rebuild_every: minutes would let "
     "the machine's speed change the result",
-    "train.checkpoint_every=5 min": "nor like '1 epoch', '500 steps' or '5 minutes'",
     "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
     "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
-    "nonsense": "--set nonsense: must look like section.key=value",
     "train.seed=[": "--set train.seed=[: not valid YAML",
-    "gram_error.estimators.0.alpha=1": "has no entry 0",
 }
 
 
@@ -124,7 +102,6 @@ BAD_FILES = {
         TEXT.replace("alpha", "alpah"),
         "line 5: unknown key estimator.alpah; did you mean estimator.alpha?",
     ),
-    "section typo": (TEXT.replace("train:", "trian:"), "line 6: unknown key trian; did you mean train?"),
     "wrong type": (
         TEXT.replace("epochs: 2", "epochs: two"),
         "line 7: train.epochs: input should be a valid number",
@@ -133,7 +110,6 @@ BAD_FILES = {
     "twice": (TEXT + "  epochs: 3\n", "line 8: train.epochs is given twice (first on line 7)"),
     "not YAML": (TEXT + "  [", "not valid YAML"),
     "empty": ("", "must hold sections"),
-    "a list": ("- 1\n", "must hold sections"),
     "nested list": (
         TEXT + "gram_error:\n  estimators:\n    - {name: sogram}\n    - {name: sogram, alpha: 7}\n",
         "line 11: gram_error.estimators.1.alpha",
@@ -163,13 +139,7 @@ def test_missing_and_binary_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "pairs", "expected"),
-    [
-        ("500", 10_000, 500),
-        ("1 epoch", 10_000, 10),
-        ("0.5 epochs", 10_000, 5),
-        ("0", 10_000, 0),
-        ("1 epoch", 10, 1),
-    ],
+    [("500", 10_000, 500), ("0.5 epochs", 10_000, 5), ("0", 10_000, 0), ("1 epoch", 10, 1)],
 )
 def test_intervals(text, pairs, expected):
     assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
@@ -186,12 +156,6 @@ def test_an_interval_reads_back_what_it_writes(text):
     assert interval.unit == text.split()[1]
 
 
-def test_the_log_is_no_part_of_what_is_hashed(file):
-    plain, logged = (load_config(RunConfig, file, [f"log.tensorboard={on}"]) for on in ("false", "true"))
-    assert plain != logged
-    assert config_hash(plain) == config_hash(logged)
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -204,31 +168,6 @@ def test_what_needs_the_weights_of_the_paper(file, override, message):
         load_config(RunConfig, file, ["gram_error.estimators=[]", "train.gamma_left=0.5", override])
     assert str(caught.value).startswith(f"{file}: ")
     load_config(RunConfig, file, ["gram_error.estimators=[]", override])
-
-
-def test_schedules_survive_their_yaml(file, tmp_path):
-    config = load_config(RunConfig, file, ["estimator.alpha_schedule={1: 1, 100: 0.1}"])
-    assert config.estimator.alpha_schedule == {1: 1.0, 100: 0.1}
-    (tmp_path / "again.yaml").write_text(dump_config(config))
-    assert load_config(RunConfig, tmp_path / "again.yaml") == config
-
-
-def test_estimator_names_are_those_of_the_package():
-    assert get_args(EstimatorName) == ESTIMATOR_NAMES
-
-
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_shipped_configs_are_valid(path):
-    if "\nbaseline:" in path.read_text(encoding="utf-8"):
-        baseline = load_config(BaselineConfig, path)
-        assert baseline.data.path == Path("data") / path.parent.name
-        assert baseline.baseline.name == path.stem
-        return
-    config = load_config(RunConfig, path)
-    assert config.data.path == Path("data") / path.parent.name
-    if path.stem.startswith("paper"):
-        assert not config.model.skip, "the skip path is not the paper's"
-        assert (config.train.gamma_left, config.train.gamma_right) == (1, 1)
 
 
 def test_baselines_have_their_own_keys(tmp_path):
@@ -256,15 +195,7 @@ def test_prepare_has_its_own_keys():
 
 @pytest.mark.parametrize(
     ("setting", "date"),
-    [("20260101", "20260101"), ("'20260101'", "20260101"), ("2026-01-01", "20260101"), ("latest", "latest")],
+    [("20260101", "20260101"), ("2026-01-01", "20260101"), ("latest", "latest")],
 )
 def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
     assert load_config(PrepareConfig, None, [f"dump.date={setting}"]).dump.date == date
-
-
-def test_the_made_corpus_has_the_settings_of_the_real_one():
-    real = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "wikipedia-simple").iterdir()}
-    made = {path.name: path.read_text(encoding="utf-8") for path in (CONFIGS / "simple-scale").iterdir()}
-    assert made == {
-        name: text.replace("data/wikipedia-simple", "data/simple-scale") for name, text in real.items()
-    }

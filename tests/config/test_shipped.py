@@ -43,11 +43,8 @@ def test_a_real_file_wins_and_a_folder_does_not(name):
     [
         ("movielens-100k/sogran", "movielens-100k/sogram"),
         ("configs/movielens-1k/sogram.yaml", "movielens-1m/sogram"),
-        ("planted-clusters", "planted-clusters/exact"),
-        ("x", "movielens-100k/..."),
         ("../configs/movielens-100k/sogram.yaml", "no such file"),
         ("a" * 5000, "no such file"),
-        ("a\nb", "no such file"),
         (".", "is a folder"),
     ],
 )
@@ -58,11 +55,6 @@ def test_an_unknown_name_is_one_line_with_near_names(gramrun, name, expected):
     assert expected in str(caught.value)
     code, out, err = gramrun("train", "--config", name)
     assert (code, out, err.count("\n")) == (2, "", 1)
-
-
-def test_an_absolute_path_is_no_name(tmp_path):
-    with pytest.raises(ConfigError, match=f"^{tmp_path}/movielens-100k/sogram: no such file$"):
-        find_config(tmp_path / "movielens-100k" / "sogram")
 
 
 def test_every_corpus_has_a_first_config():

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.files import read_json
 from gramrun.config import BaselineSection
 from gramrun.config.loading import config_hash
-from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.baselines import run as baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
@@ -42,11 +42,6 @@ def timeless(result):
 def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, name):
     code, out, err = gramrun(*arguments(name), "--output", "r")
     assert (code, err) == (0, "")
-    assert [line.split(":")[0] for line in out.splitlines() if "left items" in line] == [
-        "validation",
-        "train",
-    ]
-    assert out.splitlines()[-1].startswith("wrote r: ")
     files = {path.name for path in Path("r").iterdir()}
     assert files == {"config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json"}
     manifest = read_json(Path("r/manifest.json"))
@@ -64,18 +59,8 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
         assert measured[split]["method"] == run.config.baseline.label
     assert measured["validation"]["step"] == (0 if name == "popularity" else 4)
     assert run.metrics()[-1]["step"] == measured["validation"]["step"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_evaluate_reads_a_baseline_as_it_was_measured(gramrun, arguments, name):
-    assert gramrun(*arguments(name), "--output", "r")[0] == 0
-    before = read_json(Path("r/evaluation.json"))
     code, out, _ = gramrun("evaluate", "r", "--json")
-    assert (code, timeless(json.loads(out))) == (0, timeless(before["validation"]))
-    code, out, _ = gramrun("evaluate", "r", "--split", "train", "--candidates", "30")
-    assert (code, out.splitlines()[-1]) == (0, "wrote r/evaluation.json")
-    after = read_json(Path("r/evaluation.json"))
-    assert (after["train"]["candidates"], before["train"]["candidates"]) == (30, 80)
+    assert (code, timeless(json.loads(out))) == (0, timeless(measured["validation"]))
 
 
 def test_popularity_is_level_with_popularity(gramrun, arguments):
@@ -104,34 +89,13 @@ def test_exact_als_solves_the_objective_of_its_section(corpus):
     assert kept == pytest.approx(sweeps[-1].objective, rel=1e-6)  # float32
 
 
-def test_targets_of_the_corpus(gramrun, corpus, tmp_path):
+def test_targets_of_the_corpus(corpus):
     section = BaselineSection(name="exact-als", target="value")
     with pytest.raises(ConfigError, match=r"baseline\.target is value, but the pairs of .* carry no target"):
         baseline.exact_als_problem(section, corpus)
-    (tmp_path / "mine").mkdir()
-    rows = "".join(f"u{i % 7}\ti{i % 9}\t{1 + i % 5}\n" for i in range(63))
-    (tmp_path / "mine" / "mine.inter").write_text("user_id:token\titem_id:token\trating:float\n" + rows)
-    assert gramrun("prepare", "atomic", "--source", "mine", "--output", "d")[0] == 0
-    rated = open_corpus(Path("d"))
-    assert torch.equal(
-        baseline.exact_als_problem(section, rated).target, torch.from_numpy(rated.train.target).double()
-    )
-
-
-def test_existing_runs_are_protected(gramrun, arguments, tmp_path):
-    first = [*arguments("popularity"), "--output", "r"]
-    assert gramrun(*first)[0] == 0
-    code, _, err = gramrun(*first)
-    assert (code, err) == (
-        2,
-        "gramrun: r: exists already; continue it with --resume or replace it with --force\n",
-    )
-    assert gramrun(*arguments("exact-als"), "--output", "r", "--force")[0] == 0
-    assert runs.open_directory(Path("r")).config.baseline.name == "exact-als"
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_text("x")
-    code, _, err = gramrun(*arguments("popularity"), "--output", "photos", "--force")
-    assert (code, "is not a run directory" in err) == (2, True)
+    ratings = np.arange(len(corpus.train), dtype=np.float32)
+    rated = replace(corpus, train=replace(corpus.train, target=ratings))
+    assert torch.equal(baseline.exact_als_problem(section, rated).target, torch.from_numpy(ratings).double())
 
 
 def test_what_is_refused_writes_nothing(gramrun, arguments, monkeypatch, tmp_path):
@@ -142,7 +106,6 @@ def test_what_is_refused_writes_nothing(gramrun, arguments, monkeypatch, tmp_pat
         "nowhere: no prepared corpus here": arguments("exact-als", "data.path=nowhere"),
         "baseline.target is value": arguments("exact-als", "baseline.target=value"),
         "unknown key baseline.alpha": arguments("exact-als", "baseline.alpha=1"),
-        "greater than or equal to 1": arguments("exact-als", "baseline.embedding_dim=0"),
     }
     for message, command in refused.items():
         code, out, err = gramrun(*command, "--output", "r")

@@ -21,35 +21,23 @@ ALL_METRICS = (metrics.average_precision, metrics.average_precision_relevant, me
 BY_HAND = csr([1, 3, 6], [2], [9], [1, 2, 3, 4, 5, 6])
 
 
-def test_average_precision_by_hand():
-    first = (1 + 2 / 3) / 3  # at k = 5 the item at rank 6 is missed; min(5, 3) = 3
-    np.testing.assert_allclose(metrics.average_precision(*BY_HAND, k=5), [first, 1 / 2, 0, 1])
+TOPS = csr([1, 2, 3, 4], [1], [2, 3])
+AP = (1 + 2 / 3) / 3  # at k = 5 the item at rank 6 is missed; min(5, 3) = 3
+NDCG = (1 + 1 / math.log2(4)) / (1 + 1 / math.log2(3) + 1 / math.log2(4))
 
 
-def test_average_precision_over_all_relevant_cannot_reach_one_with_more_than_k():
-    expected = [(1 + 2 / 3) / 3, 1 / 2, 0, 5 / 6]
-    np.testing.assert_allclose(metrics.average_precision_relevant(*BY_HAND, k=5), expected)
-
-
-def test_recall_by_hand():
-    np.testing.assert_allclose(metrics.recall(*BY_HAND, k=5), [2 / 3, 1, 0, 5 / 6])
-
-
-def test_ndcg_by_hand():
-    first = (1 + 1 / math.log2(4)) / (1 + 1 / math.log2(3) + 1 / math.log2(4))
-    np.testing.assert_allclose(metrics.ndcg(*BY_HAND, k=5), [first, 1 / math.log2(3), 0, 1])
-
-
-def test_at_the_first_place_there_is_one_item_to_ask_for():
-    """k = 1: each metric says whether the item on top is relevant, in shares of R where it counts all of them."""
-    tops = csr([1, 2, 3, 4], [1], [2, 3])
-    for metric, expected in {
-        metrics.average_precision: [1, 1, 0],
-        metrics.average_precision_relevant: [1 / 4, 1, 0],
-        metrics.recall: [1 / 4, 1, 0],
-        metrics.ndcg: [1, 1, 0],
-    }.items():
-        np.testing.assert_allclose(metric(*tops, k=1), expected, err_msg=metric.__name__)
+@pytest.mark.parametrize(
+    ("metric", "at_5", "at_1"),
+    [
+        (metrics.average_precision, [AP, 1 / 2, 0, 1], [1, 1, 0]),
+        (metrics.average_precision_relevant, [AP, 1 / 2, 0, 5 / 6], [1 / 4, 1, 0]),
+        (metrics.recall, [2 / 3, 1, 0, 5 / 6], [1 / 4, 1, 0]),
+        (metrics.ndcg, [NDCG, 1 / math.log2(3), 0, 1], [1, 1, 0]),
+    ],
+)
+def test_metrics_by_hand(metric, at_5, at_1):
+    np.testing.assert_allclose(metric(*BY_HAND, k=5), at_5)
+    np.testing.assert_allclose(metric(*TOPS, k=1), at_1)
 
 
 @pytest.mark.parametrize("metric", ALL_METRICS)

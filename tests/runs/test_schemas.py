@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import torch
 
 from experiments.report.runs import read_record
 from gramrun import __version__, runs
-from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json
-from gramrun.base.provenance import provenance
 from gramrun.data import shards
 from gramrun.runs import checkpoints, directory
 
@@ -92,15 +89,6 @@ def test_an_older_corpus_is_named_with_the_command_that_makes_it_again(gramrun, 
     assert again["origin"]["fingerprint"] == made["origin"]["fingerprint"]
 
 
-def test_a_corpus_that_no_command_made_is_named_too(tmp_path, corpus_path):
-    manifest = {**read_json(corpus_path / "manifest.json"), "schema_version": 0}
-    write_json(tmp_path / "manifest.json", manifest)
-    remedy = f"make it again with `gramrun prepare synthetic --output {tmp_path} --force`"
-    with pytest.raises(InputError) as caught:
-        shards.read_manifest(tmp_path)
-    assert str(caught.value).endswith(remedy)
-
-
 def test_an_older_checkpoint_says_what_to_do(gramrun, trained):
     path = runs.open_run(trained).checkpoints()[-1]
     torch.save({"schema_version": 1, "trainer": {}}, path)
@@ -113,20 +101,3 @@ def test_a_run_from_before_manifests_had_a_schema_is_read(gramrun, trained):
     assert gramrun("evaluate", trained)[0] == 0
     code, out, err = gramrun("train", "--resume", "--output", trained, "--set", "train.steps=3")
     assert (code, "step 3" in out) == (0, True), err
-
-
-@pytest.mark.parametrize("number", [True, "1", None, float("nan")])
-def test_what_is_no_schema_number_is_damage(gramrun, trained, number):
-    for path in (Path("data/synthetic/manifest.json"), trained / directory.MANIFEST):
-        kept = path.read_text()
-        write_json(path, {**read_json(path), "schema_version": number})
-        code, _, err = gramrun("evaluate", trained)
-        assert (code, err.count("\n"), f"{path}: damaged" in err) == (2, 1, True), err
-        path.write_text(kept)
-
-
-def test_the_command_of_a_manifest_can_be_pasted(monkeypatch):
-    arguments = ["train", "--set", "gram_error.estimators=[{name: exact}]", "--output", "my runs/a"]
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/gramrun", *arguments])
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    assert shlex.split(provenance()["command"]) == ["gramrun", *arguments]

@@ -1,13 +1,10 @@
 """The package `implicit` behind one function: its objective is the stated one, and it keeps quiet."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 
-from gramrun.base.errors import InputError
 from gramrun.config import BaselineSection
 from gramrun.data.corpus import Pairs
 from gramrun.evaluation.baselines import implicit_als
@@ -47,11 +44,3 @@ def test_shapes_types_and_seeds(capfd):
     assert torch.equal(left, again[0])
     assert not torch.equal(fit(iterations=1)[0], other[0])
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_missing_package_is_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "implicit", None)
-    monkeypatch.delitem(sys.modules, "implicit.cpu.als", raising=False)
-    with pytest.raises(InputError, match=r"pip install 'gramrun\[baselines\]'") as caught:
-        fit()
-    assert "\n" not in str(caught.value)
