@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import update_loss_trace
@@ -33,33 +32,22 @@ def committed():
     return json.loads(update_loss_trace.PATH.read_text(encoding="utf-8"))
 
 
-def hashes(threads, number):
-    """What a fresh process prints: a hash of each run. The order of its sets is its own."""
+def start(number):
+    """Start a process that prints a hash of each run. The order of its sets is its own."""
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": "2",
         "OMP_WAIT_POLICY": "PASSIVE",  # on a busy machine threads that spin hold up the one they wait for
         "PYTHONHASHSEED": str(number),
     }
     command = [sys.executable, update_loss_trace.__file__, "--hash"]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, check=True)
-    return json.loads(done.stdout)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_two_processes_agree_in_every_bit(threads):
-    first, second = (hashes(threads, number) for number in (1, 2))
-    assert first.keys() == update_loss_trace.RUNS.keys()
+def test_two_processes_agree_in_every_bit():
+    first, second = (json.loads(process.communicate()[0]) for process in [start(1), start(2)])
+    assert first.keys() == update_loss_trace.HASHED.keys()
     assert first == second
-
-
-def test_the_hash_sees_every_bit(planted):
-    losses, trainer = update_loss_trace.train(planted, "sampling, linear")
-    before = update_loss_trace.fingerprint(losses, trainer)
-    last = next(iter(trainer.model.parameters())).data
-    last.view(-1).numpy().view("uint32")[-1] ^= 1  # the least of a float's bits
-    assert update_loss_trace.fingerprint(losses, trainer) != before
 
 
 @pytest.mark.parametrize("name", update_loss_trace.LINEAR)
@@ -70,8 +58,8 @@ def test_the_losses_are_the_committed_ones(planted, name):
     )
 
 
-@pytest.mark.parametrize("name", update_loss_trace.LINEAR)
-def test_a_change_by_one_in_a_thousand_is_noticed(planted, name):
+def test_a_change_by_one_in_a_thousand_is_noticed(planted):
+    name = "sogram, linear"
     changed, _ = update_loss_trace.train(planted, name, "train.gravity=1.001")
     away = max(abs(loss / expected - 1) for loss, expected in zip(changed, committed()[name], strict=True))
     assert away > 10 * TOLERANCE

@@ -1,27 +1,23 @@
-"""Watching a run: evaluation when it is due, what is counted as training, the bar, and TensorBoard."""
+"""The training loop: when an evaluation is due, what counts as training time, and TensorBoard's curves.
 
-import io
+The progress bar is tested on a real terminal in tests/cli/test_interfaces.py.
+"""
+
 import itertools
-import os
-import re
-import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError
-from gramrun.base.interruption import Interrupted
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
-from gramrun.training import progress as watching
 from gramrun.training.loop import fit
 from gramrun.training.progress import Schedule
 from gramrun.training.trainer import StepRecord, Trainer
@@ -52,31 +48,17 @@ class Killed(BaseException):
     """What no one catches."""
 
 
-def while_training(trainer, step, act):
-    """Let something happen at a step of a trainer, before anyone hears of the step."""
+def killed_at(trainer, step):
+    """Let a trainer end at a step like a process that is killed."""
     original = trainer.steps
 
     def steps():
         for record in original():
             if record.step == step:
-                act()
+                raise Killed
             yield record
 
     trainer.steps = steps
-
-
-def killed_at(trainer, step):
-    """Let a trainer end at a step like a process that is killed."""
-
-    def kill():
-        raise Killed
-
-    while_training(trainer, step, kill)
-
-
-def state(trainer):
-    parts = (trainer.model, trainer.left_estimator, trainer.right_estimator)
-    return [tensor for part in parts for tensor in part.state_dict().values()]
 
 
 @pytest.fixture(scope="module")
@@ -116,15 +98,6 @@ def test_a_resumed_run_is_due_when_it_would_have_been(trainer, seconds, minutes,
     assert first + second == straight
 
 
-@pytest.mark.parametrize("estimator", ["sampling", "sogram", "sagram", "control-variate"])
-def test_evaluation_changes_nothing_in_training(tmp_path, make_config, corpus, estimator):
-    name = f"estimator.name={estimator}"
-    run, watched = fitted(tmp_path / "w", make_config(name, "evaluation.every=0.00001 minutes"), corpus)
-    _, alone = fitted(tmp_path / "a", make_config(name, "evaluation.every=0"), corpus)
-    assert len(run.metrics()) > 10
-    assert all(torch.equal(a, b) for a, b in zip(state(watched), state(alone), strict=True))
-
-
 def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config, corpus, monkeypatch):
     def slowly(function, seconds):
         def slow(*arguments, **options):
@@ -145,58 +118,12 @@ def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config,
     assert passed - trained >= first["evaluation_seconds"] + last["checkpoint_seconds"]
 
 
-def test_pairs_per_second_are_those_of_the_stretch(tmp_path, make_config, corpus):
-    config = make_config("evaluation.every=15")
-    run, trainer = start(tmp_path / "r", config, corpus)
-    while_training(trainer, 22, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(Interrupted):
-        fit(run, trainer, corpus)
-    run, _ = resumed(tmp_path / "r", config, corpus)
-    records = [{"step": 0, "train_seconds": 0.0}, *run.metrics()]
-    assert [record["step"] for record in records] == [0, 15, 30, 40]
-    for before, after in itertools.pairwise(records):
-        pairs = 64 * (after["step"] - before["step"])
-        seconds = after["train_seconds"] - before["train_seconds"]
-        assert after["pairs_per_second"] == pytest.approx(pairs / seconds)
-
-
 def test_the_loss_is_the_mean_over_the_stretch(tmp_path, make_config, corpus):
     config = make_config("evaluation.every=15")
     run, _ = fitted(tmp_path / "r", config, corpus)
     losses = [record.loss for record in Trainer(config, corpus).steps()]
     means = [sum(part) / len(part) for part in (losses[:15], losses[15:30], losses[30:])]
     assert [record["loss"] for record in run.metrics()] == pytest.approx(means, rel=1e-12)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_the_bar_shows_the_loss_of_each_step_and_the_last_evaluation(
-    tmp_path, make_config, corpus, monkeypatch
-):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(watching, "SECONDS_BETWEEN_DRAWINGS", 0)
-    run, _ = fitted(tmp_path / "r", make_config("train.gravity=3"), corpus)
-    losses = [record.loss for record in Trainer(run.config, corpus).steps()]
-    drawn = {}
-    for line in re.split(r"[\r\n]", terminal.getvalue()):
-        if match := re.search(r"^SOGram α=0.1: .* (\d+)/40 \[.*?, (.*)\]", line):
-            drawn[int(match[1])] = dict(item.split("=") for item in match[2].split(", "))
-    assert {10, 30, 40} <= set(drawn)
-    assert {step: values["loss"] for step, values in drawn.items()} == {
-        step: f"{losses[step - 1]:.4f}" for step in drawn
-    }
-    assert all(re.fullmatch(r"[\d.]+[kM]?", values["pairs/s"]) for values in drawn.values())
-    first, last = run.metrics()
-    assert "MAP@10" not in drawn[10]
-    assert (drawn[30]["MAP@10"], drawn[30]["gravity"]) == (
-        f"{first['map@10']:.4f}",
-        f"{first['gravity']:.4f}",
-    )
-    assert drawn[40]["MAP@10"] == f"{last['map@10']:.4f}"
 
 
 def test_there_is_no_bar_without_a_terminal(tmp_path, make_config, corpus, capfd):
@@ -227,19 +154,9 @@ def as_scalars(run):
     }
 
 
-def test_tensorboard_holds_the_metrics(tmp_path, make_config, corpus):
+def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus):
     pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
-    run, _ = fitted(tmp_path / "r", make_config("log.tensorboard=true"), corpus)
-    assert scalars(run.path) == as_scalars(run)
-    assert {"loss", "gravity", "map@10", "train_map@10", "pairs_per_second"} <= set(scalars(run.path))
-
-
-@pytest.mark.parametrize("checkpoint_every", [0, 15, 20])  # both come again, step 20 does, or none
-def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus, checkpoint_every):
-    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
-    config = make_config(
-        "log.tensorboard=true", "evaluation.every=10", f"train.checkpoint_every={checkpoint_every}"
-    )
+    config = make_config("log.tensorboard=true", "evaluation.every=10", "train.checkpoint_every=15")
     run, trainer = start(tmp_path / "r", config, corpus)
     killed_at(trainer, 28)
     with pytest.raises(Killed):
@@ -273,20 +190,9 @@ def test_the_log_may_change_on_resume(tmp_path, make_config, corpus):
 
 def test_a_missing_tensorboard_is_one_line_and_starts_nothing(gramrun, tmp_path, corpus_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    command = [
-        "train",
-        "--config",
-        CONFIG,
-        "--set",
-        f"data.path={corpus_path}",
-        "--set",
-        "log.tensorboard=true",
-    ]
+    settings = ("--set", f"data.path={corpus_path}", "--set", "log.tensorboard=true")
     for options in (["--output", "r"], ["--dry-run"]):
-        code, out, err = gramrun(*command, *options)
-        assert (code, out) == (2, "")
-        assert err == (
-            "gramrun: log.tensorboard: true needs the package tensorboard, which is not installed; install it "
-            "with: pip install 'gramrun[tensorboard]' (or pip install tensorboard)\n"
-        )
+        code, out, err = gramrun("train", "--config", CONFIG, *settings, *options)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "pip install 'gramrun[tensorboard]'" in err
     assert not list(tmp_path.iterdir())

@@ -26,20 +26,12 @@ from gramrun.training.memory import (
     count_parameters,
     device_memory,
     host_memory,
-    mapped_bytes,
     needed_memory,
 )
 from gramrun.training.objective import companion_dim
 from gramrun.training.trainer import Trainer
 
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
-SMALL = (
-    "train.batch_size=2",
-    "estimator.gramian_batch_size=2",
-    "evaluation.candidates=10",
-    "evaluation.left_items=2",
-)
-FEW_RANKED = ("evaluation.candidates=10", "evaluation.left_items=2", "evaluation.splits=[validation]")
 CONFIGS = Path(__file__).parents[2] / "configs"
 PAPER = CONFIGS / "wikipedia-simple" / "paper-sogram.yaml"
 CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
@@ -79,7 +71,6 @@ def paper(corpus, *more):
     "shape",
     [
         ("model.hidden=[]",),
-        ("model.hidden=[7]",),
         ("model.hidden=[9, 7]", "model.skip=true", "model.input_dim=5"),
     ],
 )
@@ -88,33 +79,12 @@ def test_parameters_are_counted_without_making_them(small, shape):
     assert count_parameters(config, small) == sum(p.numel() for p in make_model(config, small).parameters())
 
 
-def test_mapped_files_are_those_that_a_run_reads(small):
-    files = small.manifest["files"]
-    columns = [file["bytes"] for name, file in files.items() if name.endswith(("offsets.npy", "indices.npy"))]
-    train, validation = (
-        sum(files[f"pairs/{split}_{side}.npy"]["bytes"] for side in ("left", "right"))
-        for split in ("train", "validation")
-    )
-    assert mapped_bytes(paper(small, "evaluation.splits=[train]"), small) == sum(columns) + train
-    assert mapped_bytes(paper(small), small) == sum(columns) + train + validation
-
-
-def test_an_evaluation_of_fewer_left_items_or_candidates_takes_less(small):
-    def work(*more):
-        batches = ("train.batch_size=2", "estimator.gramian_batch_size=2")
-        return host_memory(paper(small, *batches, *more), small)[WORK]
-
-    for less in ("left_items=100", "candidates=100", "splits=[validation]"):
-        assert work() > work(f"evaluation.{less}") > 0
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
         PAIRS,
         ("estimator.name=sagram", "estimator.cache_dtype=bfloat16"),
         ("estimator.name=control-variate", "estimator.cache=item"),
-        ("estimator.name=sogram", "estimator.cache=item"),
         ("estimator.name=sogram",),
         (*PAIRS, "train.prior.name=svd", "train.prior.rank=7"),
         ("estimator.name=sagram", "train.objective=taylor-softmax", "train.gamma_left=1"),
@@ -136,7 +106,7 @@ def caches_of(trainer):
 
 
 def test_the_peak_of_a_small_run(small, tmp_path):
-    chosen = [f"data.path={small.path}", "train.epochs=null", "train.steps=50"]
+    chosen = [f"data.path={small.path}", "train.epochs=null", "train.steps=20"]
     assert predicted_peak(PAPER, chosen) == pytest.approx(peak_of_training(PAPER, chosen, tmp_path), rel=0.1)
 
 
@@ -147,10 +117,7 @@ def test_the_peak_of_a_small_run(small, tmp_path):
         ("estimator.name=sogram", "evaluation.left_items=1000", "evaluation.candidates=1000"),
         ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
         ("estimator.name=sagram", "evaluation.left_items=1000"),
-        ("estimator.name=sagram", "estimator.cache=pair", "evaluation.left_items=1000"),
-        ("train.engine=plain", "evaluation.left_items=1000"),
         ("train.optimizer=adam", "train.steps=20", "evaluation.left_items=1000"),
-        ("model.hidden=[]", "evaluation.left_items=1000"),
     ],
     ids=" ".join,
 )
@@ -167,7 +134,6 @@ def test_the_peak_of_a_large_run(large, tmp_path, more):
 
 
 STATIC = {
-    "linear": ["model.hidden=[]"],
     "hidden": ["model.hidden=[9, 5]", "model.input_dim=6", "model.skip=true"],
     "sgd": ["train.optimizer=sgd", "train.gamma_left=0.5", "train.gamma_right=0"],
     "caches of pairs": [*PAIRS, "estimator.cache_dtype=bfloat16"],
@@ -213,23 +179,16 @@ def most_at_once(act):
     return int(np.cumsum([event.nbytes() for event in events]).max())
 
 
-@pytest.mark.parametrize("hidden", ["[]", "[48, 8]"])
-def test_a_static_step_takes_no_more_than_predicted(tmp_path, hidden):
+def test_a_static_step_takes_no_more_than_predicted(tmp_path):
     """The prediction is at least twice the step: the calls before a capture reserve its memory again."""
     corpus = pages_corpus(tmp_path / "pages", pages=300, links=6000)
-    config = paper(corpus, f"model.hidden={hidden}", "train.engine=static", *FEW_RANKED)
+    few = ("evaluation.candidates=10", "evaluation.left_items=2", "evaluation.splits=[validation]")
+    config = paper(corpus, "model.hidden=[48, 8]", "train.engine=static", *few)
     steps = Trainer(config, corpus).steps()
     next(steps)
     taken = most_at_once(lambda: next(steps))
     predicted = device_memory(config, corpus)[WORK] - WORKSPACES
     assert 2 * taken < predicted < 4 * taken
-
-
-def test_the_host_of_a_gpu_keeps_only_what_draws(make_config, corpus):
-    config = make_config("train.gamma_left=1", "train.gamma_right=0.5", "estimator.name=sagram")
-    host = host_memory(config, corpus, torch.device("cuda"))
-    assert (host["parameters"], host["optimizer"], host[CACHES]) == (0, 0, 0)
-    assert host["populations"] == 8 * corpus.right.items
 
 
 # Refusals.
@@ -263,25 +222,6 @@ def test_every_process_of_a_machine_needs_the_memory(make_config, corpus, availa
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(ConfigError, match="in each of 3 processes, need"):
         check_memory(config, corpus, Processes(0, 6))
-
-
-@pytest.mark.parametrize(
-    ("settings", "largest", "remedy"),
-    [
-        (("model.hidden=[2]", "model.input_dim=10000000", *SMALL), "optimizer", "lower model.input_dim"),
-        (("model.embedding_dim=10000000", *SMALL), "optimizer", "lower model.embedding_dim"),
-        (("train.batch_size=1000", "model.hidden=[100000000]"), WORK, "the batch sizes"),
-        ((), "threads and compiled loops", "free some, or train on a machine that has more"),
-    ],
-)
-def test_the_error_names_the_largest_part_and_a_remedy(
-    make_config, corpus, available, settings, largest, remedy
-):
-    available(1000)
-    with pytest.raises(ConfigError) as caught:
-        check_memory(make_config(*settings), corpus)
-    assert str(caught.value).startswith(f"{largest} (")
-    assert str(caught.value).endswith(remedy)
 
 
 def test_a_full_gpu_is_refused(make_config, corpus, monkeypatch):
@@ -321,16 +261,14 @@ def test_the_caches_of_observers_are_added_up(make_config, corpus, available):
         check_run(config, corpus, observers=config.gram_error.estimators)
 
 
-@pytest.mark.parametrize("dry", [False, True])
-def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch, available, dry):
+def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch, available):
     available(150_000_000)
     monkeypatch.setattr(training, "make_model", None)  # no model is made
     settings = ("--set", f"data.path={corpus_path}", "--output", tmp_path / "run")
-    code, out, error = gramrun("train", "--config", CONFIG, *settings, *(["--dry-run"] if dry else []))
-    assert code == 2
-    assert error.startswith("gramrun: threads and compiled loops (200.0 MB) and the rest of this run need 2")
-    assert error.count("\n") == 1
-    assert ("at its peak" in out) == dry
+    for dry in ([], ["--dry-run"]):
+        code, out, error = gramrun("train", "--config", CONFIG, *settings, *dry)
+        assert (code, error.count("\n"), "at its peak" in out) == (2, 1, bool(dry))
+        assert "and the rest of this run need 2" in error
     assert not (tmp_path / "run").exists()
 
 
@@ -340,7 +278,6 @@ ABSENT = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
 @pytest.mark.parametrize(
     ("command", "setting", "message"),
     [
-        (("train", "--dry-run"), "train.prior={name: svd, rank: 500}", "train.prior.rank is 500"),
         (("train", "--dry-run"), "train.prior={name: file, path: absent.npz}", "absent.npz"),
         (("train", "--dry-run"), "estimator={name: sagram, cache_folder: /absent}", "/absent is no folder"),
         (("gram-error",), ABSENT, "/absent is no folder"),

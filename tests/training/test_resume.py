@@ -24,7 +24,7 @@ from gramrun.runs import checkpoints
 from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
-INTERRUPTIONS = 5
+INTERRUPTIONS = 3
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
 PREVIOUS = ("estimator.batch=previous", "estimator.gramian_batch_size=64")
 SVD = ("train.prior.name=svd", "train.prior.rank=3")
@@ -33,23 +33,18 @@ FOLDER = "{folder}"  # stands for a folder of the test's own
 
 FORMS = {
     "sampling": ("estimator.name=sampling",),
-    "sampling, free batch": ("estimator.name=sampling", *PREVIOUS),
     "sogram": ("estimator.name=sogram",),
     "sogram, free batch": ("estimator.name=sogram", *PREVIOUS),
     "sogram, debiased": ("estimator.name=sogram", "estimator.debias=true"),
-    "sogram, decaying": ("estimator.name=sogram", "estimator.alpha_schedule=decaying"),
     "sogram, table": ("estimator.name=sogram", "estimator.alpha_schedule={1: 1, 5: 0.1}"),
     "sogram, exact start": ("estimator.name=sogram", "estimator.start=exact"),
     "sogram, caches": ("estimator.name=sogram", "estimator.cache=item"),
-    "SAG, items": ("estimator.name=sagram", "estimator.beta=1/n"),
     "SAG, items, free batch": ("estimator.name=sagram", "estimator.beta=1/n", *PREVIOUS),
     "SAG, pairs": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache=pair", *PAIRS),
-    "SAG, bfloat16": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache_dtype=bfloat16"),
     "SAGA, items": ("estimator.name=sagram",),
     "SAGA, unprojected": ("estimator.name=sagram", "estimator.project=false"),
     "SAGA, pairs": ("estimator.name=sagram", "estimator.cache=pair", *PAIRS),
-    "SAGA, on disk": ("estimator.name=sagram", f"estimator.cache_folder={FOLDER}"),
-    "SAGA, bfloat16 on disk, rebuilt": (
+    "SAGA, on disk": (
         "estimator.name=sagram",
         "estimator.cache_dtype=bfloat16",
         f"estimator.cache_folder={FOLDER}",
@@ -60,10 +55,8 @@ FORMS = {
     "exact": ("estimator.name=exact",),
     "no gravity": ("estimator.name=none", "train.gravity=0"),
     "batch softmax": ("estimator.name=none", "train.objective=batch-softmax"),
-    "Taylor softmax": TAYLOR,
     "Taylor softmax, caches": (*TAYLOR, "estimator.name=sagram"),
     "prior": SVD,
-    "prior, caches": (*SVD, "estimator.name=sagram"),
     "between pairs and items": ("train.gamma_left=0.5", "train.gamma_right=0.25"),
 }
 OPTIMIZERS = {
@@ -154,7 +147,7 @@ def train_straight(path, config, corpus):
 
 
 @pytest.mark.parametrize(("form", "optimizer", "towers"), list(everything()))
-def test_interrupted_five_times_equals_uninterrupted(make_config, corpus, tmp_path, form, optimizer, towers):
+def test_interrupted_equals_uninterrupted(make_config, corpus, tmp_path, form, optimizer, towers):
     overrides = (*FORMS[form], *OPTIMIZERS[optimizer], *TOWERS[towers], "train.checkpoint_every=7")
     config = make_config(*(override.replace(FOLDER, str(tmp_path)) for override in overrides))
     straight = train_straight(tmp_path / "straight", config, corpus)
@@ -166,20 +159,19 @@ def test_interrupted_five_times_equals_uninterrupted(make_config, corpus, tmp_pa
     assert_same(go_on(path, config, corpus), straight)
 
 
-@pytest.mark.parametrize("form", ["sogram", "SAGA, items"])
-def test_the_same_with_the_towers_side_by_side(make_config, corpus, tmp_path, form):
-    """What most users' machines do: two threads."""
+def test_the_same_with_two_threads(make_config, corpus, tmp_path):
+    """Then the two towers are trained in parallel."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        test_interrupted_five_times_equals_uninterrupted(
-            make_config, corpus, tmp_path, form, "adagrad", "hidden"
+        test_interrupted_equals_uninterrupted(
+            make_config, corpus, tmp_path, "SAGA, items", "adagrad", "hidden"
         )
     finally:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("part", ["model", "optimizer", "left_estimator", "right_estimator", "previous"])
+@pytest.mark.parametrize("part", ["optimizer", "left_estimator", "previous"])
 def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, monkeypatch):
     """Else the comparisons above would show nothing of that part."""
     estimator = PREVIOUS if part == "previous" else ("estimator.name=control-variate", "estimator.cache=item")
@@ -200,19 +192,17 @@ def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, 
 
 def test_training_goes_on_without_the_checkpoint_it_came_from(make_config, corpus, tmp_path):
     """Nothing of the restored state is a view of the file, which the user may cut, copy over or delete."""
-    for form in ("sogram, free batch", "SAGA, items"):
-        folder = tmp_path / form
-        config = make_config(*FORMS[form], "train.optimizer=adam", "train.learning_rate=0.01")
-        straight = train_straight(folder / "straight", config, corpus)
-        path = start(folder / "r", config, corpus).path
-        with pytest.raises(Interrupted):
-            go_on(path, config, corpus, stop_at(17, saving=True))
+    config = make_config(*FORMS["SAGA, items"], "train.optimizer=adam", "train.learning_rate=0.01")
+    straight = train_straight(tmp_path / "straight", config, corpus)
+    path = start(tmp_path / "r", config, corpus).path
+    with pytest.raises(Interrupted):
+        go_on(path, config, corpus, stop_at(17, saving=True))
 
-        def cut(step, file=path / "checkpoints" / "step-000000017.pt"):
-            if step == 18:
-                os.truncate(file, 0)  # a view of it would end the process here, with SIGBUS
+    def cut(step):
+        if step == 18:  # a view of the file would end the process here, with SIGBUS
+            os.truncate(path / "checkpoints" / "step-000000017.pt", 0)
 
-        assert_same(go_on(path, config, corpus, cut), straight)
+    assert_same(go_on(path, config, corpus, cut), straight)
 
 
 # Real processes. They are forked from one that has imported already what takes seconds to import (torch's
@@ -220,7 +210,7 @@ def test_training_goes_on_without_the_checkpoint_it_came_from(make_config, corpu
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["gramrun.training.loop", "torch._dynamo", "pytest"])
-KILLED = ("sogram", "SAGA, on disk", "control variate")
+KILLED = ("SAGA, on disk", pytest.param("control variate", marks=pytest.mark.slow))
 
 
 def sit(path, config, corpus_path, die_at=None, count=None, wait_at=None):
@@ -264,7 +254,7 @@ def finish(path, config, corpus, straight):
 
 
 @pytest.mark.parametrize("form", KILLED)
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, form, kills):
     """Killed a random moment after a random number of new checkpoints, one of which it may be writing."""
     each = 100  # steps that a sitting may take at most, however late its kill
@@ -296,7 +286,7 @@ def some(total, wanted):
     return sorted({round(x) for x in np.linspace(1, total, min(total, wanted))})
 
 
-@pytest.mark.parametrize("wanted", [10, pytest.param(10**6, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("wanted", [6, pytest.param(10**6, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "resumed"])
 def test_killed_before_each_thing_it_does_to_its_files(
     make_config, corpus, corpus_path, tmp_path, begun, wanted

@@ -4,8 +4,6 @@ The estimators are proven in tests/gramian. Here each setting is given once to a
 `make_estimator`, by hand; both see the same batches, and their moments must be equal to the last bit after every step.
 """
 
-import itertools
-
 import pytest
 import torch
 
@@ -13,13 +11,11 @@ from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.training import gram_error
-from gramrun.training.step import gramian_batches, observe
 from gramrun.training.trainer import Trainer
 
 STEPS = 7
 ITEM = CacheOptions("item", rebuild_every=3)
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
-EVERY_3 = "estimator.rebuild_every=3"
 # Settings of a run, and what make_estimator is to be given for them.
 CASES = {
     "sampling": (("name=sampling",), {}),
@@ -42,10 +38,6 @@ CASES = {
         {"schedule": AlphaSchedule(0.3), "cache": ITEM},
     ),
     "SAGA": (("name=sagram", "rebuild_every=3"), {"beta": "1", "cache": ITEM}),
-    "SAGA unprojected": (
-        ("name=sagram", "project=false", "rebuild_every=3"),
-        {"beta": "1", "project": False, "cache": ITEM},
-    ),
     "SAG": (("name=sagram", "beta=1/n", "rebuild_every=3"), {"beta": "1/n", "cache": ITEM}),
     "never rebuilt": (("name=sagram", "rebuild_every=0"), {"beta": "1", "cache": CacheOptions("item")}),
     "bfloat16": (
@@ -55,10 +47,6 @@ CASES = {
     "per pair": (
         ("name=sagram", "cache=pair", "rebuild_every=3"),
         {"beta": "1", "cache": CacheOptions("pair", rebuild_every=3)},
-    ),
-    "control variate": (
-        ("name=control-variate", "alpha=0.3"),
-        {"schedule": AlphaSchedule(0.3)},
     ),
     "control variate unprojected": (
         ("name=control-variate", "alpha=0.3", "project=false"),
@@ -113,19 +101,8 @@ def test_every_setting_reaches_its_estimator(make_config, corpus, case):
         assert torch.equal(theirs, mine)
 
 
-def test_no_two_settings_do_the_same(make_config, corpus):
-    """Else the comparison above would show nothing. What float32 hides in seven steps is left out: the rebuild."""
-    last = {}
-    for case in CASES:
-        if case != "never rebuilt":
-            *_, (moments, _) = follow(make_config, corpus, case)
-            last[case] = moments
-    for one, other in itertools.combinations(last, 2):
-        assert not torch.equal(last[one], last[other]), (one, other)
-
-
 def test_the_rebuild_happens_when_it_is_due(make_config, corpus, monkeypatch):
-    trainer = Trainer(make_config("estimator.name=sagram", EVERY_3), corpus)
+    trainer = Trainer(make_config("estimator.name=sagram", "estimator.rebuild_every=3"), corpus)
     built = []
     monkeypatch.setattr(trainer.left_estimator, "rebuild", lambda: built.append(trainer.step))
     for record in trainer.steps():
@@ -147,16 +124,6 @@ class Recorder:
 
     def look_ahead(self, batch):
         self.ahead.append(batch.items.tolist())
-
-
-def test_the_batch_looked_at_is_the_one_observed_next(make_config, corpus):
-    config = make_config("estimator.name=control-variate")
-    trainer, recorder = Trainer(config, corpus), Recorder()
-    for trainer.step in range(4):
-        batches = gramian_batches(trainer, config.estimator, recorder, trainer.left)
-        observe(trainer, recorder, trainer.left, batches)
-    assert recorder.ahead[:-1] == recorder.observed[1:]
-    assert len({tuple(items) for items in recorder.observed}) == 4
 
 
 def test_watchers_look_ahead_at_what_they_observe_next(make_config, corpus):
