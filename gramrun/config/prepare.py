@@ -65,7 +65,7 @@ class WikipediaSection(Section):
 
 
 class DumpSection(Section):
-    """Which dump of a Wikipedia is taken (`gramrun.data.wikipedia.fetch`)."""
+    """Which dump of a Wikipedia is taken (`gramrun.data.wikipedia.dump_download`)."""
 
     date: str | None = Field(
         None, pattern=r"^\d{8}$|^latest$", description="such as 20260101; null for the newest complete one"

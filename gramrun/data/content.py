@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from gramrun.base.files import sha256_of
-from gramrun.data.background import prefetch
 from gramrun.data.corpus import Corpus, Side
+from gramrun.data.threads import prefetch
 
 _PIECE = 1 << 22  # values at once
 

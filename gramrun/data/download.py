@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -66,14 +67,21 @@ class NotHereError(InputError):
     """A place on the disk that does not hold the files; another place may."""
 
 
-def first_found(name: str, places: Sequence[Callable[[], _T]], remedy: str) -> _T:
-    """Call `places` in order; return what the first returns that has the files.
+def first_found(
+    name: str,
+    folders: Sequence[Path],
+    in_folder: Callable[[Path], _T],
+    others: Sequence[Callable[[], _T]],
+    remedy: str,
+) -> _T:
+    """Return what the first place that has the files gives: `folders` in order, then `others`.
 
     Raises:
         RunError: all raised `NotHereError` or `DownloadError`; the message lists each and ends in `remedy`.
     """
+    places: list[Callable[[], _T]] = [partial(in_folder, folder) for folder in folders]
     reasons = []
-    for place in places:
+    for place in [*places, *others]:
         try:
             return place()
         except (NotHereError, DownloadError) as error:

@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gramrun.base.errors import InputError
@@ -128,14 +129,11 @@ def locate(
         if is_zip(source) or _holds_files(source, corpus):
             return _unverified_too(corpus, source)
         return _in_folder(corpus, source)
-    places: list[Callable[[], RawFiles]] = [
-        *(lambda folder=folder: _in_folder(corpus, folder) for folder in raw_folders),
-        lambda: _from_server(corpus, server, downloads, progress),
-    ]
+    others: list[Callable[[], RawFiles]] = [lambda: _from_server(corpus, server, downloads, progress)]
     if corpus in mirrors:
-        places.append(lambda: _from_mirror(corpus, mirrors[corpus], downloads))
+        others.append(lambda: _from_mirror(corpus, mirrors[corpus], downloads))
     remedy = f"get {OFFICIAL[corpus].archive} by other means and name it with --source FILE"
-    return first_found(corpus, places, remedy)
+    return first_found(corpus, raw_folders, partial(_in_folder, corpus), others, remedy)
 
 
 def verify(corpus: str, place: Path, md5: str | None = None) -> RawFiles:
@@ -154,7 +152,9 @@ def verify(corpus: str, place: Path, md5: str | None = None) -> RawFiles:
         InputError: the files cannot be read, or disagree with a published checksum.
     """
     files = RawFiles(str(place), read_files(place, _wanted(corpus)))
-    found_md5 = _md5(place) if md5 is not None and place.is_file() else None
+    found_md5 = None
+    if md5 is not None and place.is_file():
+        found_md5 = hashlib.md5(place.read_bytes(), usedforsecurity=False).hexdigest()
     if found_md5 is not None and found_md5 == md5:
         return replace(files, verified=True, note="the archive agrees with the published MD5")
     checksums = OFFICIAL[corpus].checksums
@@ -254,8 +254,3 @@ def _read_md5(file: Path) -> str:
     if not found:
         raise InputError(f"{file}: holds no MD5; remove it")
     return found[0].decode()
-
-
-def _md5(archive: Path) -> str:
-    with archive.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

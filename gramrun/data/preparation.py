@@ -16,9 +16,9 @@ from gramrun.config import PrepareConfig
 from gramrun.config.loading import load_config
 from gramrun.data import registry as corpora
 from gramrun.data import shards
-from gramrun.data.background import start_thread
 from gramrun.data.registry import Found
 from gramrun.data.split import tuning_seed, without_validation
+from gramrun.data.threads import start_thread
 
 PARSER_VERSION = 1  # increase when a reader gives another corpus from the same files
 

@@ -24,7 +24,7 @@ ALWAYS_UNPACKED_BYTES = 64 * 1024**2
 
 # Raised for damaged, encrypted or unknown archives. RuntimeError: encrypted, or packed by an unknown method;
 # ValueError: names that are not UTF-8, offsets below 0.
-DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, ValueError)
+_DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -68,20 +68,23 @@ def file_names(place: Path) -> list[str]:
         try:
             with zipfile.ZipFile(place) as archive:
                 return sorted(PurePosixPath(member.filename).name for member in _members(archive))
-        except DAMAGED as error:
+        except _DAMAGED as error:
             raise _damaged(place, error) from error
     if not place.is_dir():
         raise InputError(f"{place}: is neither a folder nor a zip file; give the one that holds the files")
     return sorted(file.name for file in place.iterdir() if file.is_file())
 
 
-def read_files(place: Path, names: Collection[str], optional: Collection[str] = ()) -> dict[str, bytes]:
+def read_files(
+    place: Path, names: Collection[str], optional: Collection[str] = (), largest: int | None = None
+) -> dict[str, bytes]:
     """Read files by name out of a folder, or out of a zip that holds them at any depth.
 
     Args:
         place: the folder or zip.
         names: the base names that must be there.
         optional: the base names that are read where they are there.
+        largest: the size of the largest file allowed, in bytes; None for `MAXIMUM_MEMBER_BYTES`.
 
     Returns:
         Contents by base name, in the order asked for.
@@ -90,6 +93,7 @@ def read_files(place: Path, names: Collection[str], optional: Collection[str] = 
         InputError: `place` is neither a folder nor a readable zip; a name is missing, or stands more
             than once in the zip; a member is damaged, encrypted or too large.
     """
+    largest = MAXIMUM_MEMBER_BYTES if largest is None else largest
     present = file_names(place)
     wanted = [name for name in (*names, *optional) if name in names or name in present]
     for name in wanted:
@@ -97,12 +101,12 @@ def read_files(place: Path, names: Collection[str], optional: Collection[str] = 
             problem = f"{name} more than once" if name in present else f"no {name}"
             raise InputError(f"{place}: holds {problem}; give a folder or zip that holds it once")
     if not is_zip(place):
-        return {name: _read_file(place / name) for name in wanted}
+        return {name: _read_file(place / name, largest) for name in wanted}
     try:
         with zipfile.ZipFile(place) as archive:
             members = {PurePosixPath(member.filename).name: member for member in _members(archive)}
-            return {name: _read_member(place, archive, members[name]) for name in wanted}
-    except DAMAGED as error:
+            return {name: _read_member(place, archive, members[name], largest) for name in wanted}
+    except _DAMAGED as error:
         raise _damaged(place, error) from error
 
 
@@ -112,35 +116,29 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return [m for m in named if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
 
 
-def _read_file(file: Path) -> bytes:
+def _read_file(file: Path, largest: int) -> bytes:
     try:
-        _check_size(str(file), file.stat().st_size)
+        _check_size(str(file), file.stat().st_size, largest)
         return file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
 
 
-def _read_member(place: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    label = f"{place}: {member.filename}"
-    _check_size(label, member.file_size)
-    if member.file_size > max(ALWAYS_UNPACKED_BYTES, MAXIMUM_RATIO * member.compress_size):
-        raise InputError(
-            f"{label} would unpack from {member.compress_size:,} to {member.file_size:,} bytes, as no "
-            "ratings do; unpack it yourself if that is right"
-        )
+def _read_member(place: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, largest: int) -> bytes:
+    limit = min(largest, max(ALWAYS_UNPACKED_BYTES, MAXIMUM_RATIO * member.compress_size))
+    _check_size(f"{place}: {member.filename}", member.file_size, limit)
     with archive.open(member) as stream:
-        # The declared size can lie: read one byte past the limit.
-        data = stream.read(MAXIMUM_MEMBER_BYTES + 1)
+        data = stream.read(limit + 1)  # the declared size can lie
     if len(data) != member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} has another size than declared")
     return data
 
 
-def _check_size(label: str, size: int) -> None:
-    if size > MAXIMUM_MEMBER_BYTES:
+def _check_size(label: str, size: int, limit: int) -> None:
+    if size > limit:
         raise InputError(
-            f"{label} has more than {MAXIMUM_MEMBER_BYTES:,} bytes, and no supported corpus has; "
-            "check where it comes from"
+            f"{label} has more than {limit:,} bytes, too many for a file of a supported corpus; check where "
+            "it comes from"
         )
 
 

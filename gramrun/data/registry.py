@@ -19,10 +19,9 @@ from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
 from gramrun.data.wikipedia import features as wikipedia
 from gramrun.data.wikipedia import synthetic as synthetic_wiki
-from gramrun.data.wikipedia.dump_status import verify
-from gramrun.data.wikipedia.enwik8 import locate_enwik8
-from gramrun.data.wikipedia.fetch import WIKIS, locate_wikipedia
-from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables, find_xml
+from gramrun.data.wikipedia.dump_download import WIKIS, locate_wikipedia
+from gramrun.data.wikipedia.dump_files import TABLES, DumpFiles, find_tables, find_xml, verify
+from gramrun.data.wikipedia.enwik8 import Enwik8, locate_enwik8
 from gramrun.data.wikipedia.records import Wiki
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
@@ -140,10 +139,9 @@ def _wikipedia_xml(name: str, config: PrepareConfig, source: Path | None) -> Fou
 
 def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
     found = locate_enwik8(source, _raw_folders(), DOWNLOADS)
-    origin = {"source": str(found.path), "verified": found.verified, "verification": found.note}
     if not found.verified:
-        _log.warning("%s: not verified: %s", found.path, found.note)
-    return _xml_found(name, config, found.path, origin, allow_cut_off=True)
+        _log.warning("%s: not verified: %s", found.origin, found.note)
+    return _xml_found(name, config, found.path, _origin(found), allow_cut_off=True)
 
 
 def _synthetic_wiki(name: str, config: PrepareConfig, source: Path | None) -> Found:
@@ -214,7 +212,7 @@ def _read_wiki(wiki: Wiki, config: PrepareConfig) -> Corpus:
     )
 
 
-def _origin(found: RawFiles | DumpFiles) -> dict[str, Any]:
+def _origin(found: RawFiles | DumpFiles | Enwik8) -> dict[str, Any]:
     return {"source": found.origin, "verified": found.verified, "verification": found.note}
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from experiments.benchmarks.dump_schemas import GENERATIONS
 from experiments.benchmarks.mysqldump import write_tables
 from gramrun.data.corpus import Corpus
+from gramrun.data.wikipedia.dump_files import TABLES
 from gramrun.data.wikipedia.features import Thresholds, read
-from gramrun.data.wikipedia.files import TABLES
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
 from gramrun.data.wikipedia.synthetic_links import WikiSize
 

@@ -19,7 +19,7 @@ import zstandard
 from isal import igzip_lib
 
 from gramrun.base.errors import InputError
-from gramrun.data.background import prefetch
+from gramrun.data.threads import prefetch
 
 CHUNK_BYTES = 4 << 20
 

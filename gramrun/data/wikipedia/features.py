@@ -20,7 +20,7 @@ from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.graph import PageGraph, read_graph
 from gramrun.data.wikipedia.records import Wiki
 from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
-from gramrun.data.wikipedia.title_words import title_ngrams
+from gramrun.data.wikipedia.title_ngrams import title_ngrams
 
 
 @dataclass(frozen=True)

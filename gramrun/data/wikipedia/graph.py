@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gramrun.base.compiled import compiled
-from gramrun.data.background import prefetch, start_thread
+from gramrun.data.threads import prefetch, start_thread
 from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
 from gramrun.data.wikipedia.pages import (

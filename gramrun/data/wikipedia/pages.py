@@ -9,7 +9,7 @@ import numpy as np
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.background import prefetch
+from gramrun.data.threads import prefetch
 from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects, concatenated

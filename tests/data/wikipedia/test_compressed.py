@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
-from gramrun.data import background
+from gramrun.data.threads import THREAD_NAME
 from gramrun.data.wikipedia.compressed import read_chunks
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.compress, ".sql": bytes}
@@ -27,7 +27,7 @@ TEXT = b"".join(b"(%d,0,'Some_title')," % i for i in range(40_000)) + NOISE
 
 
 def threads() -> int:
-    return sum(thread.name == background.THREAD_NAME for thread in threading.enumerate())
+    return sum(thread.name == THREAD_NAME for thread in threading.enumerate())
 
 
 @pytest.fixture(scope="module")

@@ -126,15 +126,15 @@ def test_other_content_in_a_zip_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "enwik8.zip"
     for data, reason in (
         (zipped(OTHER), r"is not enwik8 \(76,000 bytes"),
-        (zipped(TEXT, TEXT), "holds 2 files where"),
+        (zipped(TEXT, name="other"), "holds no enwik8"),
         (zipped(bytes(100 * len(TEXT))), "has more than 76,000 bytes"),
-        (zipped(TEXT)[:-30], "is damaged or cannot be read"),
+        (zipped(TEXT)[:-30], "is damaged, or no zip"),
         (
             zipped(TEXT).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\x50"),
-            "is damaged .*version 8.0",
+            "is damaged.*version 8.0",
         ),
-        (zipped(TEXT, name="\u00e9").replace("\u00e9".encode(), b"\xff\xff"), "is damaged .*utf-8"),
-        (b"<html>", "is damaged or cannot be read"),
+        (zipped(TEXT, name="\u00e9").replace("\u00e9".encode(), b"\xff\xff"), "is damaged.*utf-8"),
+        (b"<html>", "is damaged, or no zip"),
     ):
         archive.write_bytes(data)
         with pytest.raises(InputError, match=rf"enwik8\.zip: .*{reason}"):
@@ -152,14 +152,8 @@ def test_refuses_damaged_files(tmp_path: Path) -> None:
         ("enwik8.bz2", b"<html>no such page</html>"),
     ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match=rf"{name}: is damaged or cannot be read \("):
+        with pytest.raises(InputError, match=rf"{name}: (is cut off|its \w+ data is damaged|holds an HTML)"):
             locate(tmp_path, source=tmp_path / name)
-
-
-def test_never_reads_more_than_one_byte_too_many(tmp_path: Path) -> None:
-    bomb = tmp_path / "enwik8.gz"
-    bomb.write_bytes(gzip.compress(bytes(1 << 26)))
-    assert sum(len(chunk) for chunk in enwik8._chunks(bomb, ".gz")) == len(TEXT) + 1
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:

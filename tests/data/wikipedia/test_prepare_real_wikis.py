@@ -76,12 +76,12 @@ def test_what_is_known_of_miwiki(tmp_path):
     [
         ("mojcak-randomSearcher/miwiki", [], "no table categorylinks.*wikipedia.categories=false"),
         ("mojcak-randomSearcher", ["wikipedia.categories=false"], "several dumps .crwiki 20160111, krwiki"),
-        ("dkpro-jwpl", ["wikipedia.categories=false"], "aawiki 20260101 lacks page and redirect"),
-        ("Gaareth-WikiStats", ["wikipedia.categories=false"], "test 20240901 lacks redirect"),
+        ("dkpro-jwpl", ["wikipedia.categories=false"], "aawiki 20260101 without page without redirect"),
+        ("Gaareth-WikiStats", ["wikipedia.categories=false"], "test 20240901 without redirect"),
         (
             "gitPratikSingh-WikiPageRankApplication",
             ["wikipedia.categories=false"],
-            "simplewiki 20170901 lacks redirect",
+            "simplewiki 20170901 without redirect",
         ),
     ],
 )

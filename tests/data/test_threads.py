@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gramrun.data.background import prefetch, start_thread
+from gramrun.data.threads import prefetch, start_thread
 
 
 def test_items_come_in_order_and_from_another_thread():

@@ -15,17 +15,26 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
 import requests
 
+from gramrun import __version__
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, NotHereError, NotThereError, fetch, first_found
-from gramrun.data.wikipedia.dump_status import STATUS, Published, PublishedFile, judged, parse_status, verify
-from gramrun.data.wikipedia.files import TABLES, DumpFiles, find_tables
+from gramrun.data.wikipedia.dump_files import (
+    STATUS,
+    TABLES,
+    DumpFiles,
+    Published,
+    PublishedFile,
+    find_tables,
+    judged,
+    parse_status,
+    verify,
+)
 
 SERVER = "https://dumps.wikimedia.org/"
 WIKIS: Mapping[str, str] = {
@@ -79,15 +88,13 @@ def locate_wikipedia(
     def in_folder(folder: Path) -> DumpFiles:
         found = find_tables(folder, wiki, date)
         origin = Path(found.origin)
-        is_download = origin.resolve() == (downloads / wiki / found.date).resolve()
-        is_download &= (origin / STATUS).is_file()
+        if origin.resolve() != (downloads / wiki / found.date).resolve() or not (origin / STATUS).is_file():
+            return verify(found, tables)
         try:
             files = verify(found, tables)
-        except InputError as error:
-            if is_download:  # fetched again
-                raise NotHereError(str(error)) from error
-            raise
-        if is_download and not files.verified:
+        except InputError as error:  # fetch the wrong file again
+            raise NotHereError(str(error)) from error
+        if not files.verified:
             raise NotHereError(f"{origin}: the download there is not finished ({files.note})")
         return files
 
@@ -97,12 +104,8 @@ def locate_wikipedia(
             wiki, asked, downloads, server=server, contact=contact, tables=tables, progress=progress
         )
 
-    places: list[Callable[[], DumpFiles]] = [
-        *(lambda folder=folder: in_folder(folder) for folder in raw_folders),
-        on_server,
-    ]
     remedy = f"get the tables of {wiki} by other means and name their folder with --source FOLDER"
-    return first_found(corpus, places, remedy)
+    return first_found(corpus, raw_folders, in_folder, [on_server], remedy)
 
 
 def fetch_tables(
@@ -173,8 +176,9 @@ def _choose(
         if not missing:
             return day, status, published
         reasons.append(f"{day}: {missing}")
-    there = f"; there are {', '.join(_read(site, _parse_dates, user_agent)[1])}" if date else ""
-    raise DownloadError(f"{site}: no dump is complete ({'; '.join(reasons)}){there}; try again later")
+    raise DownloadError(
+        f"{site}: no dump is complete ({'; '.join(reasons)}); choose a date listed there, or try again later"
+    )
 
 
 def _read(address: str, parse: Callable[[bytes], _T], user_agent: str) -> tuple[bytes, _T]:
@@ -221,17 +225,14 @@ def _check_free_space(place: Path, files: Sequence[PublishedFile]) -> None:
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise RunError(
-            f"{place}: the tables need {needed:,} more bytes and the disk has {free:,} left: "
-            f"{needed - free:,} too few; make room, or keep the files elsewhere and name them with --source"
+            f"{place}: the tables need {needed:,} more bytes and the disk has {free:,} left; make room, or "
+            "keep the files elsewhere and name them with --source"
         )
 
 
 def _user_agent(contact: str | None) -> str:
     """Client, contact and library, in the form of Wikimedia's policy."""
-    try:
-        client = f"gramrun/{metadata.version('gramrun')}"
-    except metadata.PackageNotFoundError:  # run from its source without being installed
-        client = "gramrun"
+    client = f"gramrun/{__version__}"
     library = f"requests/{requests.__version__}"
     if contact is None:
         _logger.warning(

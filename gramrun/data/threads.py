@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-THREAD_NAME = "gramrun: background"
+THREAD_NAME = "gramrun: second thread"
 
 
 def start_thread(function: Callable[[], T]) -> Callable[[], T]:
