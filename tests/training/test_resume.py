@@ -25,6 +25,7 @@ from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
 INTERRUPTIONS = 3
+KILLS = 50
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
 PREVIOUS = ("estimator.batch=previous", "estimator.gramian_batch_size=64")
 SVD = ("train.prior.name=svd", "train.prior.rank=3")
@@ -210,7 +211,6 @@ def test_training_goes_on_without_the_checkpoint_it_came_from(make_config, corpu
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["gramrun.training.loop", "torch._dynamo", "pytest"])
-KILLED = ("SAGA, on disk", pytest.param("control variate", marks=pytest.mark.slow))
 
 
 def sit(path, config, corpus_path, die_at=None, count=None, wait_at=None):
@@ -253,17 +253,17 @@ def finish(path, config, corpus, straight):
     assert not list(path.parent.rglob("*.partial*"))
 
 
-@pytest.mark.parametrize("form", KILLED)
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, form, kills):
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["SAGA, on disk", "control variate"])
+def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, form):
     """Killed a random moment after a random number of new checkpoints, one of which it may be writing."""
     each = 100  # steps that a sitting may take at most, however late its kill
-    length = (f"train.steps={each * (kills + 1)}", "train.checkpoint_every=10", "evaluation.every=200")
+    length = (f"train.steps={each * (KILLS + 1)}", "train.checkpoint_every=10", "evaluation.every=200")
     config = make_config(*(o.replace(FOLDER, str(tmp_path)) for o in FORMS[form]), *length)
     straight = train_straight(tmp_path / "straight", config, corpus)
     path = start(tmp_path / "r", config, corpus).path
     random = np.random.default_rng(zlib.crc32(form.encode()))
-    for number in range(1, kills + 1):
+    for number in range(1, KILLS + 1):
         before, wanted = newest_step(path), 10 * random.integers(1, 5)
         killed = process(path, config, corpus_path, wait_at=each * number)
         while newest_step(path) < min(before + wanted, each * number - 10):
