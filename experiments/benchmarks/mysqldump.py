@@ -1,7 +1,9 @@
 """Write a wiki's tables as mysqldump writes them, in the shape of any year, for benchmarks and tests.
 
-A row is the concatenation of its columns as SQL literals; rows are joined to INSERT lines of about 1 MB.
-Columns that no reader needs get plausible values.
+A row is its columns as SQL literals. Rows are joined to INSERT lines of about 1 MB. The columns are those of
+the Wikimedia dumps of 2016-01-11, 2024-03-01 and 2026-01-01, of categorylinks in 2025, and of pagelinks until
+2014: https://www.mediawiki.org/wiki/Manual:Pagelinks_table, and likewise Manual:Page_table,
+Manual:Linktarget_table and Manual:Categorylinks_table.
 """
 
 from __future__ import annotations
@@ -15,22 +17,84 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip
 
-from experiments.benchmarks.dump_schemas import GENERATIONS, PREAMBLES, column_names
 from gramrun.base.files import new_folder
 from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import Links, Wiki
 
-LINE_BYTES = 1 << 20
+# The years in which dumps of each shape were usual.
+GENERATIONS = ("2013", "2016", "2023", "2024", "2025", "2026")
+
+# Table → lines of column, first and last generation that has it, type.
+_COLUMNS = {
+    "page": """
+        page_id                2013-2026 int(10) unsigned
+        page_namespace         2013-2026 int(11)
+        page_title             2013-2026 varbinary(255)
+        page_restrictions      2013-2016 varbinary(255)
+        page_counter           2013-2016 bigint(20) unsigned
+        page_is_redirect       2013-2026 tinyint(3) unsigned
+        page_is_new            2013-2026 tinyint(3) unsigned
+        page_random            2013-2026 double unsigned
+        page_touched           2013-2026 binary(14)
+        page_links_updated     2013-2026 varbinary(14)
+        page_latest            2013-2026 int(10) unsigned
+        page_len               2013-2026 int(10) unsigned
+        page_no_title_convert  2016-2016 tinyint(1) unsigned
+        page_content_model     2016-2026 varbinary(32)
+        page_lang              2023-2026 varbinary(35)
+    """,
+    "pagelinks": """
+        pl_from                2013-2026 int(8) unsigned
+        pl_namespace           2013-2023 int(11)
+        pl_title               2013-2023 varbinary(255)
+        pl_from_namespace      2016-2026 int(11)
+        pl_target_id           2023-2026 bigint(20) unsigned
+    """,
+    "linktarget": """
+        lt_id                  2023-2026 bigint(20) unsigned
+        lt_namespace           2023-2026 int(11)
+        lt_title               2023-2026 varbinary(255)
+    """,
+    "categorylinks": """
+        cl_from                2013-2026 int(8) unsigned
+        cl_to                  2013-2025 varbinary(255)
+        cl_sortkey             2013-2026 varbinary(230)
+        cl_timestamp           2013-2026 timestamp
+        cl_sortkey_prefix      2013-2026 varbinary(255)
+        cl_collation           2013-2025 varbinary(32)
+        cl_type                2013-2026 enum('page','subcat','file')
+        cl_collation_id        2025-2026 smallint(5) unsigned
+        cl_target_id           2025-2026 bigint(20) unsigned
+    """,
+    "redirect": """
+        rd_from                2013-2026 int(8) unsigned
+        rd_namespace           2013-2026 int(11)
+        rd_title               2013-2026 varbinary(255)
+        rd_interwiki           2013-2026 varbinary(32)
+        rd_fragment            2013-2026 varbinary(255)
+    """,
+    "page_props": """
+        pp_page                2013-2026 int(10) unsigned
+        pp_propname            2013-2026 varbinary(60)
+        pp_value               2013-2026 blob
+        pp_sortkey             2013-2026 float
+    """,
+}
+_LINE_BYTES = 1 << 20
 _COMPRESSION_LEVEL = 3  # igzip's strongest: about the size of gzip -6, as the official dumps are
 _POOL = 1 << 12  # distinct values of a column that no reader needs
 
+_SANDBOX = "/*M!999999\\- enable the sandbox mode */ \n"  # the first line of MariaDB's newer dumps
 _HEADER = """\
 -- MySQL dump 10.13  Distrib 5.5.44, for debian-linux-gnu (x86_64)
 -- ------------------------------------------------------
 /*!40101 SET NAMES utf8 */;
 DROP TABLE IF EXISTS `{table}`;
 /*!40101 SET character_set_client = utf8 */;
-{create}
+CREATE TABLE `{table}` (
+{columns}
+  PRIMARY KEY (`{key}`)
+) ENGINE=InnoDB AUTO_INCREMENT=2417 DEFAULT CHARSET=binary ROW_FORMAT=COMPRESSED;
 LOCK TABLES `{table}` WRITE;
 /*!40000 ALTER TABLE `{table}` DISABLE KEYS */;
 """
@@ -52,32 +116,45 @@ _ESCAPES = {
 Columns = Mapping[str, np.ndarray | pa.Array]
 
 
+def columns_of(generation: str) -> dict[str, dict[str, str]]:
+    """The tables of a generation: their columns in order, and the type of each."""
+    found: dict[str, dict[str, str]] = {}
+    for table, lines in _COLUMNS.items():
+        for line in lines.strip().splitlines():
+            name, years, kind = line.split(maxsplit=2)
+            first, last = years.split("-")
+            if first <= generation <= last:
+                found.setdefault(table, {})[name] = kind
+    return found
+
+
 def write_tables(wiki: Wiki, folder: Path, generation: str, *, suffix: str = ".sql.gz") -> Path:
     """Write a wiki as ``NAME-20260101-TABLE.sql.gz``, all tables or none; do nothing where `folder` exists.
 
     Args:
         wiki: its links and memberships name their targets by number.
-        folder: where to.
-        generation: of `GENERATIONS`. Where links have titles, links to unknown numbers are left out.
+        folder: the folder to write.
+        generation: one of `GENERATIONS`. Where links have titles, links to unknown numbers are left out.
         suffix: ``.sql.gz`` or ``.sql``.
     """
     if not folder.exists():
         with new_folder(folder) as temporary:
-            tables = _tables(wiki)
-            for table, create in GENERATIONS[generation].items():
+            rows = _tables(wiki)
+            preamble = _SANDBOX if generation > "2024" else ""
+            for table, types in columns_of(generation).items():
                 path = temporary / f"{wiki.name}-20260101-{table}{suffix}"
-                _write(path, table, PREAMBLES[generation], create, tables[table])
+                _write(path, table, types, preamble, rows[table])
     return folder
 
 
-def literals(strings: pa.Array) -> pa.Array:
+def _literals(strings: pa.Array) -> pa.Array:
     """Byte strings as SQL literals: in single quotes, with MySQL's escapes."""
     for byte, escape in _ESCAPES.items():
         strings = pc.replace_substring(strings, byte, escape)
     return pc.binary_join_element_wise(b"'", strings, b"'", b"")
 
 
-def insert_lines(table: str, columns: list[np.ndarray | pa.Array]) -> Iterator[bytes]:
+def _insert_lines(table: str, columns: list[np.ndarray | pa.Array]) -> Iterator[bytes]:
     """INSERT lines of rows; columns hold integers or SQL literals (binary); rows with a null are dropped."""
     texts = [
         pa.array(column).cast(pa.string()).cast(pa.binary()) if isinstance(column, np.ndarray) else column
@@ -86,7 +163,7 @@ def insert_lines(table: str, columns: list[np.ndarray | pa.Array]) -> Iterator[b
     rows = pc.binary_join_element_wise(*texts, b",").drop_null()
     sizes = np.cumsum(pc.binary_length(rows).to_numpy() + len("(),"))
     ends = (
-        np.searchsorted(sizes, np.arange(LINE_BYTES, sizes[-1] + LINE_BYTES, LINE_BYTES))
+        np.searchsorted(sizes, np.arange(_LINE_BYTES, sizes[-1] + _LINE_BYTES, _LINE_BYTES))
         if len(sizes)
         else []
     )
@@ -100,19 +177,22 @@ def insert_lines(table: str, columns: list[np.ndarray | pa.Array]) -> Iterator[b
             start = end
 
 
-def _write(path: Path, table: str, preamble: str, create: str, batches: Iterator[Columns]) -> None:
+def _write(
+    path: Path, table: str, types: Mapping[str, str], preamble: str, batches: Iterator[Columns]
+) -> None:
     opened: Any = (
         igzip.open(path, "wb", compresslevel=_COMPRESSION_LEVEL) if path.suffix == ".gz" else path.open("wb")
     )
-    names = {"table": table, "create": create.strip()}
+    lines = "\n".join(f"  `{name}` {kind} DEFAULT NULL," for name, kind in types.items())
     with opened as file:
-        file.write((preamble + _HEADER.format(**names)).encode())
+        file.write((preamble + _HEADER.format(table=table, columns=lines, key=next(iter(types)))).encode())
         for columns in batches:
             rows = len(next(iter(columns.values())))
-            wanted = [columns[c] if c in columns else _filler(c, rows) for c in column_names(create)]
-            for line in insert_lines(table, wanted):
+            for line in _insert_lines(
+                table, [columns[c] if c in columns else _filler(c, rows) for c in types]
+            ):
                 file.write(line)
-        file.write(_TRAILER.format(**names).encode())
+        file.write(_TRAILER.format(table=table).encode())
 
 
 def _tables(wiki: Wiki) -> dict[str, Iterator[Columns]]:
@@ -181,7 +261,7 @@ def _tables(wiki: Wiki) -> dict[str, Iterator[Columns]]:
 
 
 def _quoted(strings: ByteStrings) -> pa.Array:
-    return literals(strings.binary().cast(pa.binary()))
+    return _literals(strings.binary().cast(pa.binary()))
 
 
 def _filler(column: str, rows: int) -> pa.Array:
@@ -197,7 +277,7 @@ def _filler(column: str, rows: int) -> pa.Array:
         "page_content_model": [b"'wikitext'", b"NULL"],
         "page_lang": [b"NULL"],
         "rd_fragment": [b"''", b"NULL", b"'See_\\'also\\''"],
-        "cl_sortkey": literals(pa.array([random.bytes(5 + n % 50) for n in range(_POOL)])).to_pylist(),
+        "cl_sortkey": _literals(pa.array([random.bytes(5 + n % 50) for n in range(_POOL)])).to_pylist(),
         "cl_timestamp": [b"'2025-%02d-01 12:59:01'" % month for month in range(1, 13)],
         "cl_sortkey_prefix": [b"''", b"'*'", b"'Smith,_J.'", b"'\\'n_(a),(b)'"],
         "cl_collation": [b"'uca-default'"],

@@ -41,7 +41,7 @@ from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki
 from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 TABLES = Path("data/raw/synthetic-wikis")
-GENERATIONS = ("2016", "2026")
+TIMED = ("2016", "2026")
 # Simple Wikipedia with fewer pages, and French Wikipedia with fewer: the links of a page grow in between.
 WIKIS = {
     "1m": WikiSize(pages=24_000, links=1_000_000, words=2_400, categories=1_800, topics=32),
@@ -173,7 +173,7 @@ def main() -> None:
     """Time the wikis; write results/bench/prepare_speed.{json,md}."""
     parser = argparse.ArgumentParser(description="Time gramrun prepare against zcat, interleaved.")
     parser.add_argument("--sizes", nargs="+", choices=list(WIKIS), default=list(WIKIS))
-    parser.add_argument("--generations", nargs="+", choices=GENERATIONS, default=list(GENERATIONS))
+    parser.add_argument("--generations", nargs="+", choices=TIMED, default=list(TIMED))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the synthetic wikis")
     parser.add_argument("--keep", action="store_true", help="keep the tables of fr-scale, some gigabytes")
@@ -189,7 +189,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     numbers = {}
-    warm = made(arguments.tables, "1m", GENERATIONS[-1])
+    warm = made(arguments.tables, "1m", TIMED[-1])
     for name in arguments.sizes:
         for generation in arguments.generations:
             tables = made(arguments.tables, name, generation)

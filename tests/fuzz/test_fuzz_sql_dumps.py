@@ -12,8 +12,7 @@ from hostile_wiki import hostile_wiki
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.benchmarks.dump_schemas import GENERATIONS
-from experiments.benchmarks.mysqldump import write_tables
+from experiments.benchmarks.mysqldump import GENERATIONS, write_tables
 from gramrun.data.corpus import Corpus
 from gramrun.data.wikipedia.dump_files import TABLES
 from gramrun.data.wikipedia.features import Thresholds, read

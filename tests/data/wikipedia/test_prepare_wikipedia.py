@@ -18,8 +18,7 @@ import pytest
 from hostile_wiki import hostile_wiki
 from wiki_twin import expected
 
-from experiments.benchmarks.dump_schemas import GENERATIONS
-from experiments.benchmarks.mysqldump import write_tables
+from experiments.benchmarks.mysqldump import GENERATIONS, write_tables
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
 from gramrun.data.wikipedia.synthetic_links import WikiSize

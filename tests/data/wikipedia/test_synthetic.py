@@ -12,8 +12,7 @@ from literal_sql import read_table
 from scipy.stats import chi2
 from wiki_twin import expected
 
-from experiments.benchmarks.dump_schemas import GENERATIONS, column_names
-from experiments.benchmarks.mysqldump import write_tables
+from experiments.benchmarks.mysqldump import GENERATIONS, columns_of, write_tables
 from gramrun.base.errors import InputError
 from gramrun.data.preparation import prepare_corpus
 from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki, draw_categories
@@ -158,9 +157,9 @@ def test_tables_hold_the_rows_of_the_wiki(tmp_path, generation):
     wiki = hostile_wiki(SIZE)
     folder = write_tables(wiki, tmp_path / "dump", generation, suffix=".sql")
     tables = {path.name.split("-")[2].split(".")[0]: read_table(path) for path in folder.iterdir()}
-    assert tables.keys() == GENERATIONS[generation].keys()
+    assert tables.keys() == columns_of(generation).keys()
     for name, rows in tables.items():
-        assert list(rows[0]) == column_names(GENERATIONS[generation][name])
+        assert list(rows[0]) == list(columns_of(generation)[name])
     names = ("page_id", "page_namespace", "page_title", "page_is_redirect")
     assert sorted(tuple(row[c] for c in names) for row in tables["page"]) == sorted(wiki.page_rows)
     names = ("rd_from", "rd_namespace", "rd_title", "rd_interwiki")
