@@ -1,1 +1,1 @@
-"""What the project shows: each experiment reads configs, runs the command line, and writes what it found."""
+"""The reproduction of the paper, its report, further studies and benchmarks."""

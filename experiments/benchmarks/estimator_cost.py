@@ -1,20 +1,18 @@
-"""What a Gramian estimate costs: time a step and memory of every estimator beside batch sampling's.
+"""Time a step and memory of every estimator, relative to batch sampling.
 
     python -m experiments.benchmarks.estimator_cost [--rounds 11] [--workloads linear hidden pages]
 
-The paper's case for online estimates is that they cost next to nothing: a step stays a step, and SOGram's
-state is k² numbers. Every step here embeds a gradient batch and a Gramian batch of 1,024 pairs at k = 64 and
-differs in what the estimator does with the second one, on three workloads:
+Every step embeds a gradient batch and a Gramian batch of 1,024 pairs at k = 64. Estimators differ only in how
+they use the second one. The workloads are:
 
-    linear   MovieLens 1M, configs/movielens-1m/sampling.yaml: the cheapest step, so an estimator shows
+    linear   MovieLens 1M, configs/movielens-1m/sampling.yaml: the cheapest step, where estimators weigh most
     hidden   MovieLens 1M, configs/movielens-1m/hidden-sogram.yaml: one hidden layer
-    pages    a made corpus of the size of the paper's `simple` (85K pages, 4.6M links; an id, 10 title n-grams
-             and 4 categories a page, whose numbers the paper does not give) with its towers: shared inputs of
-             50, hidden layers of 256 and 64, Gramians over pairs
+    pages    a random corpus of the size of the paper's `simple` (85K pages, 4.6M links; an id, 10 title
+             n-grams and 4 categories a page, which the paper does not state) with its towers: shared inputs
+             of 50, hidden layers of 256 and 64, Gramians over pairs
 
-Rounds are interleaved as in `experiments.benchmarks.timing`. State is what both estimators keep between
-steps. Goals:
-SOGram at most 3 % and per-item SAGram at most 10 % over sampling.
+Rounds are interleaved as in `experiments.benchmarks.timing`. State counts the bytes that both estimators keep
+between steps. Goals: SOGram at most 3 %, and per-item SAGram at most 10 % over sampling.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ PAGES_MODEL = (
 
 
 def workload(name: str, folder: Path) -> tuple[Path | None, tuple[str, ...], SplitCorpus]:
-    """A workload's config file, further settings and corpus, which `folder` may hold."""
+    """A workload's config file, further settings and corpus; a random corpus is written into `folder`."""
     if name == "pages":
         return None, PAGES_MODEL, pages_corpus(folder / "pages")
     gramrun(["prepare", "movielens-1m", "--output", str(MOVIELENS)])
@@ -101,14 +99,14 @@ def contenders(
 
 
 def state_bytes(trainer: Trainer) -> int:
-    """What both estimators keep from step to step."""
+    """Bytes that both estimators keep between steps."""
     estimators = (trainer.left_estimator, trainer.right_estimator)
     buffers = [buffer for estimator in estimators for buffer in estimator.state_dict().values()]
     return sum(buffer.numel() * buffer.element_size() for buffer in buffers)
 
 
 def rebuild_ms(trainer: Trainer, rounds: int = 5) -> float:
-    """The median time in which both sides' Ŝ is summed anew from the caches, in ms; 0 without caches."""
+    """Median milliseconds to sum Ŝ of both sides from the caches; 0 without caches."""
     estimators = [e for e in (trainer.left_estimator, trainer.right_estimator) if isinstance(e, SAGram)]
     taken = []
     for _ in range(rounds):

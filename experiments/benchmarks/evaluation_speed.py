@@ -1,14 +1,14 @@
-"""Time of ranking: `rank_relevant` beside a bare float32 product with ``topk``, interleaved.
+"""Time `rank_relevant` against a bare float32 product with ``topk``, interleaved.
 
     python -m experiments.benchmarks.evaluation_speed [--run RUN [--data DIR]] [--rounds 5] [--rows 85000]
 
-Without a run, embeddings are made up: 85,000 items a side, k = 64, once with normal entries and once with
-norms that fall as Zipf's law has popularity fall, which loosens the bound that `gramrun.evaluation.top_k`
-relies on. Each left item has six relevant items, two of them among its best, and fifty that are excluded. A
-run's embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared
-corpus, if that has moved. The bare product writes to memory that it keeps, in the same chunks of 256 left
-items, and its ``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new
-random order; reported are the ratios within a round.
+Without a run, embeddings are random: 85,000 items a side, k = 64, once with normal entries and once with
+norms that fall as popularity does in Zipf's law, which loosens the bound in `gramrun.evaluation.top_k`. Each
+left item has six relevant items, two of them among its best, and fifty excluded items. With a run, the
+embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared corpus, if
+that has moved. The bare product writes to preallocated memory in the same chunks of 256 left items; its
+``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new random order. The
+table shows the ratios within a round.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Contenders = dict[str, Callable[[], object]]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is ranked: the arguments of `rank_relevant`, and how to embed it all anew, if there is a model."""
+    """The arguments of `rank_relevant`, and a function that embeds all items, if there is a model."""
 
     left: Tensor
     right: Tensor
@@ -57,7 +57,7 @@ def made_up(rows: int, items: int, candidates: int, dim: int, *, zipf: bool) -> 
     random = np.random.default_rng(0)
     left, right = (random.normal(size=(n, dim)).astype(np.float32) for n in (rows, items))
     relevant = random.integers(0, items, (rows, 6))
-    # An inner product of 0.5 |v| with noise of |v| stands 3 standard deviations above the others at k = 64.
+    # At k = 64 this places the relevant items 3 standard deviations above the others.
     left += 0.5 * right[relevant[:, :2]].sum(axis=1)
     if zipf:
         right *= (random.permutation(items)[:, None] + 1.0) ** -0.5 * np.float32(np.sqrt(items))
@@ -97,7 +97,7 @@ def of_run(path: Path, data: Path | None, rows: int) -> Problem:
 
 
 def contenders(problem: Problem) -> Contenders:
-    """What is timed, by name: a function that ranks for all left items."""
+    """Functions that rank for all left items, by contender."""
     left, right = problem.left, problem.right
     v = right[torch.from_numpy(problem.candidates)]
     chunks = [left[start : start + CHUNK] for start in range(0, len(left), CHUNK)]
@@ -127,7 +127,7 @@ def measure(problem: Problem, rounds: int) -> pd.DataFrame:
 
 
 def title(name: str, problem: Problem) -> str:
-    """What was ranked."""
+    """The table's title."""
     return (
         f"{name}: {len(problem.left):,} left items, {len(problem.candidates):,} candidates of "
         f"{len(problem.right):,}, k = {problem.left.shape[1]}, {torch.get_num_threads()} threads; "

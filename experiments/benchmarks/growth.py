@@ -1,15 +1,15 @@
-"""Does a step cost the same whatever the corpus? Time, start and memory at the paper's Wikipedias' sizes.
+"""Time a step, a start and memory at the sizes of the paper's Wikipedias: a step must not depend on size.
 
     python -m experiments.benchmarks.growth [--sizes 85K 1.8M 5.3M] [--rounds 11]
 
-The corpora are made (`experiments.benchmarks.random_pages`): pages, n-grams and categories as many as the
-paper's Simple,
-French and English Wikipedias have, links fewer (a step reads 4,096 pairs of them, wherever they lie). N-grams
-and categories are drawn uniformly, which is worse for caches than a real wiki. The towers are the paper's, of
-one size for all. Steps are timed interleaved, all sizes in one process, after every page of memory has been
-written once. Start is the time in which the shards' checksums are verified and a trainer is made; peak memory
-is that of ``gramrun train`` in a process of its own, as the kernel counts it, beside what ``gramrun train
---dry-run`` predicts. Goals: 1.3 times the time of the smallest; memory within 10 % of the prediction.
+The corpora are random (`experiments.benchmarks.random_pages`). They have the pages, n-grams and categories of
+the paper's Simple, French and English Wikipedias, and fewer links: a step reads 4,096 pairs at any size.
+Uniform n-grams and categories are worse for CPU caches than those of a real wiki. All sizes use the paper's
+towers. Steps are interleaved in one process, after every page of memory has been written once. The start
+verifies the shards' checksums and builds a trainer. The kernel reports the peak memory of ``gramrun train``
+in its own process; the table compares it with ``gramrun train --dry-run``.
+
+Goals: at most 1.3 times the smallest corpus's time; memory within 10 % of the prediction.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ SIZES = {
     "5.3M": {"pages": 5_300_000, "links": 20_000_000, "ngrams": 501_000, "categories": 403_400},
 }
 CONFIG = Path("configs/wikipedia-simple/paper-sogram.yaml")
-# Left items fewer than all, so that what is measured is memory and not an hour of ranking.
+# Evaluate few left items: ranking all of them would take an hour.
 MEMORY = ("train.epochs=null", "evaluation.every=0", "evaluation.left_items=20000")
-STEPS = 1500  # of a run whose memory is measured: all but a few pages of memory have been touched then
+STEPS = 1500  # of a run whose memory is measured; enough to touch nearly all pages of memory
 _BYTES = {"bytes": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-# A process between, small itself: the peak that a child reports begins at its parent's.
+# Run through a small process, because a child's reported peak starts at its parent's.
 _PEAK = """
 import resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
@@ -86,7 +86,7 @@ def write(folder: Path, size: Mapping[str, int]) -> None:
 
 
 def time_steps(folders: Mapping[str, Path], rounds: int) -> dict[str, Any]:
-    """Milliseconds a step at each size, interleaved, and the seconds in which each started."""
+    """Milliseconds a step at each size, interleaved, and the seconds of each start."""
     steppers, start = {}, {}
     for name, folder in folders.items():
         started = time.perf_counter()
@@ -94,7 +94,7 @@ def time_steps(folders: Mapping[str, Path], rounds: int) -> dict[str, Any]:
         settings = [f"data.path={folder}", "train.epochs=null", "train.steps=1000000000"]
         trainer = Trainer(load_config(RunConfig, CONFIG, settings), corpus)
         start[name] = time.perf_counter() - started
-        # Memory of zeros is given when it is first written: a matter of the first steps, not of the size.
+        # The kernel allocates zeroed memory at the first write, so write every page before timing.
         for sums in trainer.engine.state_dict()["accumulated"].values():
             sums.fill_(0)
         steppers[name] = trainer.steps().__next__

@@ -132,7 +132,7 @@ def write_tables(wiki: Wiki, folder: Path, generation: str, *, suffix: str = ".s
     """Write a wiki as ``NAME-20260101-TABLE.sql.gz``, all tables or none; do nothing where `folder` exists.
 
     Args:
-        wiki: its links and memberships name their targets by number.
+        wiki: a wiki whose links and memberships refer to targets by number.
         folder: the folder to write.
         generation: one of `GENERATIONS`. Where links have titles, links to unknown numbers are left out.
         suffix: ``.sql.gz`` or ``.sql``.
@@ -196,7 +196,7 @@ def _write(
 
 
 def _tables(wiki: Wiki) -> dict[str, Iterator[Columns]]:
-    """The columns of each table that are not fillers, in batches."""
+    """The columns of each table that hold the wiki's data, in batches."""
     pages = list(wiki.pages())
     page_ids = np.concatenate([page.numbers for page in pages])
     order = np.argsort(page_ids)
@@ -265,7 +265,7 @@ def _quoted(strings: ByteStrings) -> pa.Array:
 
 
 def _filler(column: str, rows: int) -> pa.Array:
-    """Values of a column that no reader needs: a pool of them, over and over."""
+    """Plausible values of a column that no reader needs, repeated from a small pool."""
     random = np.random.default_rng(0)
     pools: dict[str, list[bytes]] = {
         "page_random": [b"%.12f" % u for u in random.random(_POOL)],

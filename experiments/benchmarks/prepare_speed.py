@@ -42,7 +42,7 @@ from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 TABLES = Path("data/raw/synthetic-wikis")
 TIMED = ("2016", "2026")
-# Simple Wikipedia with fewer pages, and French Wikipedia with fewer: the links of a page grow in between.
+# Between the two scales, links per page grow.
 WIKIS = {
     "1m": WikiSize(pages=24_000, links=1_000_000, words=2_400, categories=1_800, topics=32),
     "simple-scale": SIZES["simple-scale"],
@@ -51,7 +51,7 @@ WIKIS = {
 }
 
 
-# The work alone: a first call loads everything, and the second is timed.
+# The work alone: the first call loads all code, and the second is timed.
 _TWICE = """
 import sys, time
 from pathlib import Path
@@ -66,7 +66,7 @@ print(time.perf_counter() - started)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: seconds on the clock and of the processors, and its largest memory in bytes."""
+    """Wall and processor seconds of a process, and its peak memory in bytes."""
 
     wall: float
     processor: float
@@ -74,7 +74,7 @@ class Cost:
 
 
 def run(command: Sequence[str]) -> Cost:
-    """Run a command to its end.
+    """Run a command and wait for it.
 
     Raises:
         RuntimeError: it failed.
@@ -96,7 +96,7 @@ def work(warm: Path, tables: Path, output: Path) -> float:
 
 
 def measure(warm: Path, tables: Path, rounds: int) -> pd.DataFrame:
-    """One row a round: seconds of zcat, of prepare and of its work, and its memory; one more warms up."""
+    """One row a round: seconds of zcat, prepare and its work, and memory; the first round warms up."""
     files = sorted(str(file) for file in tables.glob("*.sql.gz"))
     random = np.random.default_rng(0)
     rows = []
@@ -142,9 +142,9 @@ def unpacked_bytes(tables: Path) -> int:
 
 
 def made(folder: Path, name: str, generation: str) -> Path:
-    """The tables of a wiki, written unless they are there."""
+    """The tables of a wiki, written if missing."""
     tables = folder / f"{name}-{generation}"
-    # In a process of its own: the peak memory that a child reports begins at its parent's.
+    # In a new process: a child's reported peak memory starts at its parent's.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         pool.submit(_write, name, tables, generation).result()
     return tables

@@ -1,4 +1,4 @@
-"""Made corpora of the sizes of the paper's Wikipedias, for timings: links and features drawn by chance."""
+"""Random corpora of the sizes of the paper's Wikipedias, for timings."""
 
 from __future__ import annotations
 

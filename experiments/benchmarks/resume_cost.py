@@ -1,17 +1,15 @@
-"""Seconds to save and to restore a checkpoint at simple-scale, against torch alone, and each epoch's share.
+"""Time to save and to restore a checkpoint at simple-scale, against torch alone.
 
     python -m experiments.benchmarks.resume_cost [--rounds 15]
 
-save     `gramrun.runs.checkpoints.save`, which checks the parameters, syncs the records, writes under a
-temporary
-         name, syncs, renames, syncs the folder and deletes the last but two, beside what keeps one as plainly
-         as can be: ``torch.save`` to a new file, one fsync, and the file before deleted
-restore  `gramrun.runs.checkpoints.restore`, which verifies every byte's checksum first, beside
-``torch.load`` and
-         ``load_state_dict``, which verify none
+save     `gramrun.runs.checkpoints.save` (checks parameters, syncs the records, writes and syncs a temporary
+         file, renames it, syncs the folder, deletes old checkpoints) against ``torch.save`` to a new file,
+         one fsync and the deletion of the previous file
+restore  `gramrun.runs.checkpoints.restore` (verifies checksums) against ``torch.load`` and
+         ``load_state_dict`` (verify nothing)
 
-A round does all four, in a new random order, after one more step of training; what is reported are the ratios
-within a round. Files are read from the page cache, as after a crash of the process alone.
+A round runs all four in a new random order, after one more step of training. The table shows the ratios
+within a round. Files come from the page cache, as after a crash of the process alone.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ def seconds(task: Callable[[], object]) -> float:
 
 
 def plain_save(trainer: Trainer, folder: Path) -> None:
-    """What a script without this project does that keeps its newest checkpoint, and a sync."""
+    """Save as a plain PyTorch script would, with one fsync, and delete the previous file."""
     before = list(folder.iterdir())
     with (folder / f"{trainer.step}.pt").open("wb") as file:
         torch.save(trainer.state_dict(), file)
@@ -63,7 +61,7 @@ def plain_save(trainer: Trainer, folder: Path) -> None:
 
 
 def plain_load(trainer: Trainer, folder: Path) -> None:
-    """What a script without this project does."""
+    """Load as a plain PyTorch script would."""
     (path,) = folder.iterdir()
     trainer.load_state_dict(torch.load(path, weights_only=True))
 
@@ -132,7 +130,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|",
     ]
     numbers = {}
-    # Beside the repository's own files, since a system's temporary folder may be in memory.
+    # On the repository's file system: the system's temporary folder may be in memory.
     with tempfile.TemporaryDirectory(dir=arguments.folder or Path.cwd()) as folder:
         for method in METHODS:
             frame, facts = measure(method, arguments.data, Path(folder), arguments.rounds)

@@ -1,19 +1,20 @@
-"""Time per training step beside the bare matrix products of its shapes and beside plain PyTorch, interleaved.
+"""Time a training step against the bare matrix products of its shapes and against plain PyTorch.
 
     python -m experiments.benchmarks.step_time [--workloads pages linear] [--threads 1 2] [--rounds 15]
 
-Timed on a random corpus of Simple Wikipedia's size with the paper's towers (``pages``), and on MovieLens 1M
-with linear towers (``linear``), each number of threads in a process of its own:
+The workloads are a random corpus of Simple Wikipedia's size with the paper's towers (``pages``) and MovieLens
+1M with linear towers (``linear``). Each number of threads has its own process. The contenders are
+interleaved:
 
-    bare products   the step's matrix products alone, into memory that is kept: the hardware's floor
-    plain PyTorch   what a user would write without this project: nn.EmbeddingBag and nn.Linear, autograd,
+    bare products   the step's matrix products alone, into preallocated memory: the hardware's lower bound
+    plain PyTorch   a script without this project: nn.EmbeddingBag and nn.Linear, autograd,
                     torch.optim.Adagrad, batch sampling in Gramian form (the cheapest of its forms)
-    plain engine    gramrun with train.engine: plain, everything by torch
-    compiled        gramrun as it comes: tables by compiled loops, towers side by side
-    ..., previous batch     the same with estimator.batch: previous, the Gramian batch for free
-    ..., bfloat16           the same with model.products: bfloat16 (linear towers have no such products)
+    plain engine    gramrun with train.engine: plain, all in torch
+    compiled        gramrun's default: compiled table kernels, towers in parallel
+    ..., previous batch     the same with estimator.batch: previous, which embeds no Gramian batch
+    ..., bfloat16           the same with model.products: bfloat16 (not for linear towers)
 
-Goal: 1.5 times the bare products with a Gramian batch of its own (accepted: 2.2).
+Goal: 1.5 times the bare products with a separate Gramian batch (accepted: 2.2).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ GOAL = "Goal: compiled at 1.5 times the bare products (accepted: 2.2)."
 
 
 class PlainTower(nn.Module):
-    """The obvious tower: a table a feature, concatenated (or summed, if linear), then dense layers."""
+    """A plain tower: one table a feature, concatenated (summed if linear), then dense layers."""
 
     def __init__(self, sizes: list[int], dim: int, hidden: tuple[int, ...], out: int) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class PlainTower(nn.Module):
 
 
 def plain_steps(config: RunConfig, corpus: SplitCorpus) -> Iterator[None]:
-    """The step that needs no library: one step each time it is asked."""
+    """A generator of plain PyTorch training steps."""
     sides = []
     for side in (corpus.left, corpus.right):
         sizes = [corpus.vocabulary_sizes[f.vocabulary] for f in side.features]
@@ -114,9 +115,9 @@ def plain_steps(config: RunConfig, corpus: SplitCorpus) -> Iterator[None]:
 
 
 def products(config: RunConfig, corpus: SplitCorpus) -> list[tuple[int, int, int]]:
-    """The matrix products of a step with a Gramian batch of its own: (rows, summed over, columns) each.
+    """The matrix products of a step with a separate Gramian batch, each as (rows, inner, columns).
 
-    Of both towers: forward on B, and its Gramian; forward on B', the product with the other Gramian, and the
+    Both towers: forward on B and its Gramian; forward on B', the product with the other Gramian, and the
     gradients of every layer's weights and inputs.
     """
     model, b, members = config.model, config.train.batch_size, config.estimator.gramian_batch_size
@@ -133,9 +134,9 @@ def products(config: RunConfig, corpus: SplitCorpus) -> list[tuple[int, int, int
 
 
 def bare_steps(shapes: list[tuple[int, int, int]]) -> Iterator[None]:
-    """Multiply matrices of these shapes, once each step; sums over the batch read the left one transposed.
+    """Multiply matrices of these shapes once a step; sums over the batch read the left one transposed.
 
-    Matrices of one shape are one: what caches can do for a step they do here.
+    Products of one shape reuse the same matrices, so CPU caches help as much as they can.
     """
     batch = max(max(shape) for shape in shapes)
     matrix = functools.cache(torch.randn)
@@ -155,7 +156,7 @@ def bare_steps(shapes: list[tuple[int, int, int]]) -> Iterator[None]:
 
 
 def trainers(config_file: Path, corpus: SplitCorpus) -> dict[str, Trainer]:
-    """One of each engine, by name."""
+    """A trainer for each engine, by name."""
     endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000")
     return {
         name: Trainer(load_config(RunConfig, config_file, [*endless, *settings]), corpus)
@@ -164,7 +165,7 @@ def trainers(config_file: Path, corpus: SplitCorpus) -> dict[str, Trainer]:
 
 
 def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) -> dict[str, Any]:
-    """Time all on one prepared corpus with so many threads: ``ms`` by contender, and ``flops``."""
+    """Time all contenders on a prepared corpus with `threads` threads: ``ms`` by contender, and ``flops``."""
     torch.set_num_threads(threads)
     corpus = open_corpus(folder)
     engines = trainers(config_file, corpus)
@@ -183,7 +184,7 @@ def time_workload(config_file: Path, folder: Path, threads: int, rounds: int) ->
 
 
 def report(name: str, corpus: SplitCorpus, threads: list[int], rounds: int) -> tuple[str, dict[str, Any]]:
-    """Time a workload with each number of threads: its tables, and the numbers in them."""
+    """Time a workload with each number of threads; return its tables and their numbers."""
     file = CONFIGS[name]
     found = {t: apart(time_workload, file, corpus.path, t, rounds) for t in threads}
     sections = []

@@ -1,13 +1,13 @@
-"""Seconds of training to a validation MAP@10 on MovieLens 1M, gramrun beside implicit ALS; each one's best.
+"""Seconds of training to a validation MAP@10 on MovieLens 1M: gramrun against implicit ALS.
 
     python -m experiments.benchmarks.time_to_quality [--seeds 0 1 2] [--levels .20 .22 .24 .26 .28]
 
-Both are as `configs/movielens-1m` recommends them: linear towers with SOGram or batch sampling, and the
-package `implicit` with a tuned confidence and regularisation, all of k = 35. What counts is training alone,
-on the same number of threads: gramrun's steps, implicit's ``fit`` from its first line. Reading the corpus,
-making the model and every evaluation are left out. A level is reached at the first evaluation at or above
-it: there is one after each of implicit's sweeps, and one every 200 steps of gramrun, a quarter of an epoch.
-Of each seed all methods run one after the other, in a random order.
+Both use the recommended configs in `configs/movielens-1m`: linear towers with SOGram or batch sampling, and
+the package `implicit` with tuned confidence and regularisation, all at k = 35. Only training counts, on the
+same number of threads: gramrun's steps, and implicit's ``fit``. Reading the corpus, building the model and
+evaluations are excluded. A level is reached at the first evaluation at or above it. There is an evaluation
+after each of implicit's sweeps, and after every 200 steps of gramrun, a quarter of an epoch. Within a seed
+the methods run one after the other in a random order.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def quality(left: Tensor, right: Tensor, corpus: SplitCorpus, settings: Evaluati
 
 
 def gramrun_curve(config: Path, corpus: SplitCorpus, settings: Sequence[str], seed: int) -> Curve:
-    """Train as a config says, evaluating on the way."""
+    """Train by a config, with evaluations in between."""
     chosen = [f"data.path={corpus.path}", *settings, f"train.seed={seed}"]
     run = load_config(RunConfig, config, chosen)
     trainer = Trainer(run, corpus)
@@ -91,10 +91,10 @@ METHODS: dict[str, Callable[[SplitCorpus, Sequence[str], int], Curve]] = {
 
 
 def curves(folder: Path, seeds: Sequence[int], threads: int) -> dict[str, list[Curve]]:
-    """The curves of every method, a seed after the other."""
+    """The curves of every method, seed by seed."""
     torch.set_num_threads(threads)
     corpus = open_corpus(folder)
-    # Compiled code is loaded at its first call: not on anybody's time.
+    # Load compiled code before timing starts.
     gramrun_curve(CONFIGS / "sogram.yaml", corpus, ("train.epochs=null", "train.steps=10"), 0)
     random = np.random.default_rng(0)
     found: dict[str, list[Curve]] = {name: [] for name in METHODS}

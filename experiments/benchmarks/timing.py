@@ -1,7 +1,7 @@
-"""Timing side by side: the rounds of contenders, and the table of their ratios, that every benchmark shares.
+"""Interleaved timing of contenders, shared by the benchmarks.
 
-Each round times every contender for the same number of steps, in a new random order; what is reported are
-the ratios within a round, so a machine whose speed drifts does not favour anyone.
+Each round times every contender for the same number of steps, in a new random order. Reports use ratios
+within a round, so that a machine whose speed drifts favours none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def table(
     """A Markdown table of times and of ratios to a reference.
 
     Args:
-        frame: what `measure` returns.
+        frame: the result of `measure`.
         title: its heading.
         reference: the contender that ratios are taken to; it comes first.
         others: further columns, by heading: a cell for each contender.
@@ -69,12 +69,12 @@ def table(
 
 
 def ratio(frame: pd.DataFrame, name: str, reference: str) -> str:
-    """Median, least and greatest of the ratios within rounds."""
+    """Median, minimum and maximum of the ratios within rounds."""
     ratios = (frame[name] / frame[reference]).tolist()
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def apart(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call in a process of its own, whose threads are its own too."""
+    """Call a function in a new process with its own threads."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()

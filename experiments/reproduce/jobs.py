@@ -1,4 +1,4 @@
-"""Jobs: runs of gramrun and scripts that write a file, and whether each has to be made."""
+"""Jobs (runs of gramrun, and scripts that write a file) and their states."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Task:
 class Script:
     """A call of ``python -m MODULE ... --output FILE``.
 
-    A stamp beside the file says how the file was made. With other arguments or settings it is made again.
+    A stamp beside the file records how it was made. If arguments or settings change, the file is made again.
 
     Attributes:
         module: as ``python -m`` takes it; it must accept ``--output``.
@@ -64,11 +64,11 @@ class Script:
 
     @property
     def stamp(self) -> Path:
-        """The file that says how `output` was made."""
+        """The file that records how `output` was made."""
         return self.output.with_name(f"{self.output.name}.stamp.json")
 
     def describe(self) -> dict[str, object]:
-        """What the stamp must say."""
+        """The contents of the stamp that decide whether the file is current."""
         return {"arguments": list(self.arguments), "settings": self.settings}
 
 
@@ -76,11 +76,10 @@ Job = Task | Script
 
 
 def state_of(job: Job) -> str:
-    """Whether a job has to be made, and how.
+    """The state of a job.
 
     Returns:
-        ``new``; ``done``; ``resume``, not finished; ``failed``, and would fail again; or ``stale``, of
-        another config or data.
+        ``new``, ``done``, ``resume`` (not finished), ``failed``, or ``stale`` (another config or data).
     """
     if not job.output.exists():
         return "new"
@@ -103,7 +102,7 @@ def _state_of_task(task: Task) -> str:
 
 
 def remember_failure(job: Job, reason: str) -> None:
-    """Note a failure in a run's manifest, where the run could not: it was killed for its memory, say."""
+    """Record a failure in a run's manifest if the run could not do so itself (it was killed)."""
     manifest = job.output / directory.MANIFEST
     if not isinstance(job, Task) or not manifest.exists():
         return

@@ -1,17 +1,15 @@
-r"""Planted corpora of any size whose best ranking is known: topics, and popularity within them.
+"""Planted corpora of any size whose best ranking is known: topics, and popularity within topics.
 
-A right item belongs to one topic c(y) and has a popularity by Zipf's law; a left item has a few topics of
-unequal weight. A link of left item x is a draw from
+A right item y has one topic c(y) and a popularity by Zipf's law. A left item x has a few weighted topics. A
+link of x is a draw from
 
     P(y | x) = P(c(y) | x) · pop(y) / sum_{y': c(y') = c(y)} pop(y'),     pop(y) = (1 + rank of y)^(−exponent)
 
-a matrix whose rank is the number of topics, so that it is known exactly and costs (items × topics) numbers.
-Of `draws` such links the distinct ones are kept. A link is then the likelier the greater P(y | x), so that
-to rank by P(y | x) is what a model can learn at best; its MAP@10 is `optimum`.
+The rank of this matrix is the number of topics, so the exact matrix takes (items × topics) numbers. Each left
+item makes `draws` links; repeated links count once. The probability of a link grows with P(y | x), so no
+model can rank better than P(y | x) on average; `optimum` is the MAP@10 of that ranking.
 
-The number of topics does not grow with the corpus: at every size a topic is the same share of all items, the
-optimal scores have the same rank, and an item has as many links: of the corpora, nothing but size differs.
-What is done with them may differ too: in as many epochs a larger one is trained for more steps, for example.
+The number of topics, the share of items in each and the links of an item do not depend on the corpus size.
 """
 
 from __future__ import annotations
@@ -29,22 +27,22 @@ from gramrun.data import shards, split
 from gramrun.data.corpus import Corpus, Side, SplitCorpus, one_hot
 from gramrun.evaluation.protocol import measure, ranking_task
 
-VALIDATION_FRACTION = 0.1  # as of the paper's Wikipedias
+VALIDATION_FRACTION = 0.1  # as for the paper's Wikipedias
 TUNING_FRACTION = 0.1
 TOPICS_OF_LEFT = 3
-_ROWS_AT_ONCE = 65536  # left items whose links are drawn at once; bounds memory, not a result
+_ROWS_AT_ONCE = 65536  # left items whose links are drawn at once; bounds memory, and does not change results
 
 
 @dataclass(frozen=True)
 class Planted:
-    """What decides a corpus.
+    """The parameters of a corpus.
 
     Attributes:
-        items: of each side.
-        topics: how many there are, the rank of P(y | x).
-        draws: of each left item; repeated ones count once.
-        exponent: of the Zipf law of popularity.
-        seed: of everything drawn.
+        items: number of items of each side.
+        topics: number of topics, the rank of P(y | x).
+        draws: links drawn for each left item; repeated links count once.
+        exponent: exponent of the Zipf law of popularity.
+        seed: seed of all draws.
     """
 
     items: int
@@ -56,7 +54,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Truth:
-    """P(y | x), in factors.
+    """The factors of P(y | x).
 
     Attributes:
         topic: int32 (right items,): c(y).
@@ -79,19 +77,19 @@ def plant(planted: Planted) -> Truth:
     """Draw topics and popularities; every topic has at least one right item.
 
     Raises:
-        ValueError: when there are fewer items than topics.
+        ValueError: there are fewer items than topics.
     """
     if planted.items < planted.topics:
         raise ValueError(f"{planted.items} items are too few for {planted.topics} topics")
     random = np.random.default_rng((planted.seed, 0))
-    # As equal as can be: a topic's size would else vary more on a small corpus than on a large one.
+    # Equal sizes: random sizes would vary more on a small corpus than on a large one.
     topic = random.permutation(np.arange(planted.items) % planted.topics).astype(np.int32)
     popularity = (1.0 + random.permutation(planted.items)) ** -planted.exponent
     share = popularity / np.bincount(topic, popularity, planted.topics)[topic]
     chosen = random.integers(planted.topics, size=(planted.items, TOPICS_OF_LEFT))
     part = random.dirichlet(np.ones(TOPICS_OF_LEFT), planted.items).astype(np.float32)
     weights = np.zeros((planted.items, planted.topics), dtype=np.float32)
-    for column in range(TOPICS_OF_LEFT):  # a topic that was chosen twice weighs both
+    for column in range(TOPICS_OF_LEFT):  # a topic chosen twice gets both weights
         weights[np.arange(planted.items), chosen[:, column]] += part[:, column]
     return Truth(topic, share, weights)
 
@@ -101,15 +99,15 @@ def draw_links(truth: Truth, draws: int, seed: int) -> tuple[np.ndarray, np.ndar
 
     Args:
         truth: P(y | x).
-        draws: of each left item.
-        seed: of the draws.
+        draws: number of draws for each left item.
+        seed: seed of the draws.
 
     Returns:
         ``left`` and ``right``, int32.
     """
     random = np.random.default_rng((seed, 1))
     order = np.argsort(truth.topic, kind="stable").astype(np.int32)  # right items, topic by topic
-    # Topic c's shares add up from c to c + 1, so that one sorted array holds all topics.
+    # The cumulative shares of topic c run from c to c + 1, so one sorted array serves all topics.
     cumulative = np.cumsum(truth.share[order])
     topics = truth.weights.shape[1]
     starts = np.searchsorted(truth.topic[order], np.arange(topics + 1)).astype(np.int64)
@@ -135,7 +133,7 @@ def _draw(
     order: np.ndarray,
     drawn: np.ndarray,
 ) -> None:
-    """Turn pairs of uniform numbers into right items: one chooses the topic, one the item in it."""
+    """Turn pairs of uniform numbers into right items: the first chooses the topic, the second the item."""
     rows, draws = drawn.shape
     topics = weights.shape[1]
     sums = np.empty(topics)
@@ -155,7 +153,7 @@ def _draw(
 
 
 def make_corpus(planted: Planted, truth: Truth) -> Corpus:
-    """The corpus: items have an id and nothing else."""
+    """Draw the corpus; the only feature of an item is its id."""
     left, right = draw_links(truth, planted.draws, planted.seed)
     keys = pd.DataFrame({"key": np.arange(planted.items).astype(str)})
 
@@ -174,12 +172,12 @@ def make_corpus(planted: Planted, truth: Truth) -> Corpus:
 
 
 def prepare(planted: Planted, folder: Path, *, tuning: bool = False) -> None:
-    """Write the shards of a corpus, if `folder` does not hold them already.
+    """Write the shards of a corpus, unless `folder` already holds them.
 
     Args:
-        planted: what corpus.
-        folder: where.
-        tuning: drop its validation pairs, and hold out a part of its training pairs in their place.
+        planted: the parameters of the corpus.
+        folder: the folder of the shards.
+        tuning: drop the validation pairs, and hold out some training pairs instead.
     """
     fingerprint = f"planted-clusters 1 {planted} {tuning}"
     if folder.exists() and shards.read_manifest(folder)["origin"]["fingerprint"] == fingerprint:
@@ -194,7 +192,7 @@ def prepare(planted: Planted, folder: Path, *, tuning: bool = False) -> None:
 
 
 def optimum(planted: Planted, corpus: SplitCorpus, settings: EvaluationSection) -> float:
-    """Validation MAP@10 of the ranking by P(y | x): same left items, candidates and rules as a model's."""
+    """Validation MAP@10 of the ranking by P(y | x), with the left items, candidates and rules of a model."""
     truth = plant(planted)
     task = ranking_task(corpus, "validation", settings)
     left = torch.from_numpy(truth.weights[task.left_items])

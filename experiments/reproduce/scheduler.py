@@ -1,7 +1,7 @@
-"""Run jobs over the cores: one thread each, skipped where done, resumed where interrupted.
+"""Run jobs on all cores, one thread each; skip those that are done and resume those that were interrupted.
 
-Small runs are faster side by side on one thread each than one after another on all cores. And a resumed run
-has the same bits only on the same number of threads.
+Small runs are faster in parallel on one thread each. And a resumed run is equal bit for bit only on the same
+number of threads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunsFailed(RunError):
 
 
 class Forecast:
-    """Seconds that jobs will take, by finished ones of the same settings or, failing that, config."""
+    """Predicts the seconds of a job from finished jobs of the same settings or, failing that, config."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -53,13 +53,13 @@ class Forecast:
                 self._seconds[kind].append(seconds)
 
     def seconds(self, job: Job) -> float | None:
-        """What the whole of a job will take; None where nothing like it has finished."""
+        """The predicted seconds of a job; None if no similar job has finished."""
         known = next((self._seconds[kind] for kind in _kinds(job) if kind in self._seconds), None)
         return statistics.fmean(known) if known else None
 
 
 def _kinds(job: Job) -> list[tuple[str, ...]]:
-    """The kinds of jobs that a job is one of, the narrowest first."""
+    """The keys under which similar jobs are found, the most specific first."""
     if isinstance(job, Script):
         return [(job.module, *job.arguments), (job.module,)]
     dataset, config = job.config.parent.name, job.config.name
@@ -80,7 +80,7 @@ def run_all(jobs: Sequence[Job]) -> None:
     waiting = [job for job, state in states.items() if state != "done"]
     print(f"{len(states) - len(waiting)} of {len(states)} runs are done already", flush=True)
     forecast = Forecast(states)
-    # The longest first, so that no core idles at the end; an unknown one may be the longest.
+    # The longest first, so that no core idles at the end; unknown jobs come before them.
     waiting.sort(key=lambda job: -(forecast.seconds(job) or math.inf))
     cores = os.cpu_count() or 1
     failures: dict[Job, str] = {}
@@ -121,7 +121,7 @@ def run_all(jobs: Sequence[Job]) -> None:
 
 
 def _time_left(jobs: Sequence[Job], forecast: Forecast, cores: int) -> str:
-    """In words; jobs of unknown length count as the mean of the others."""
+    """The time left in words; jobs of unknown length count as the mean of the others."""
     known = [seconds for job in jobs if (seconds := forecast.seconds(job)) is not None]
     if jobs and not known:
         return "time left not known yet"
@@ -129,7 +129,7 @@ def _time_left(jobs: Sequence[Job], forecast: Forecast, cores: int) -> str:
 
 
 def gramrun(arguments: Sequence[str]) -> None:
-    """Run one gramrun command, on as many threads as it likes, and print nothing.
+    """Run one gramrun command without output.
 
     Raises:
         RunError: it fails, with its own message.

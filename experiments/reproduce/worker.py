@@ -1,7 +1,7 @@
-"""``python -m MODULE`` in a process that is forked from a server which has imported PyTorch and numba.
+"""Run ``python -m MODULE`` in a process forked from a server that has imported PyTorch and numba.
 
-Most runs of `make reproduce` take seconds, and importing takes as many. The server computes nothing, so that
-no run finds in memory what another left there.
+Most runs of `make reproduce` take seconds, and importing takes as long. The server itself computes nothing,
+so each run starts from clean memory.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if sys.platform == "linux":
         ]
     )
 _ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-_LOCK = threading.Lock()  # on the environment, and on looking whether processes have ended
+_LOCK = threading.Lock()  # guards the environment and the polling of processes
 
 
 def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
-    """Run a module as the main program, on one thread, in this folder and environment; print nothing.
+    """Run a module as the main program on one thread, in this folder and environment, without output.
 
     Several threads may call this at once.
 
@@ -63,7 +63,7 @@ def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Libraries count their threads when they are loaded: here by the server, when it starts."""
+    """Set one thread while the server starts: libraries read the number of threads when they are loaded."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ.update(_ONE_THREAD)
     try:
@@ -78,7 +78,7 @@ def _one_thread() -> Iterator[None]:
 def _run(
     module: str, arguments: list[str], folder: Path, environment: Mapping[str, str], errors: Path
 ) -> None:
-    """The new process: it starts with the server's folder and environment."""
+    """Run in the new process, which starts with the server's folder and environment."""
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(silence, stream)

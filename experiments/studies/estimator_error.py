@@ -1,12 +1,12 @@
-"""Every estimator at equal batch size on one trajectory, against the exact Gramian: the paper's and ours.
+"""The error of every estimator, the paper's and ours, along one trajectory at equal batch size.
 
     python -m experiments.studies.estimator_error [--dataset movielens-1m]
 
-The trajectory is that of configs/<dataset>/gram-error.yaml (Appendix E's model, driven by batch sampling);
-which estimators watch it, and with which batch sizes, is in experiments/studies/estimator_error.yaml. All
-of one
-batch size see the same draws. Reported for each: the mean error over the last fifth of the steps, and from
-which step on it stays below 5 %; and which of ours are below all of the paper's at every measured step.
+The trajectory is that of configs/<dataset>/gram-error.yaml (the model of Appendix E, trained with batch
+sampling). experiments/studies/estimator_error.yaml lists the estimators and batch sizes. Estimators of one
+batch size see the same draws. The report shows the mean error over the last fifth of the steps, the step from
+which the error stays below 5 %, and which of our estimators are below all of the paper's at every measured
+step.
 
 Writes results/estimator_error/<dataset>/: the runs, RESULTS.md and a figure for each batch size.
 """
@@ -35,7 +35,7 @@ SMALL = 0.05  # the error whose first step is reported
 
 
 def of_size(sections: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """The estimators that can have batches of this size: a reused gradient batch has its own only."""
+    """The estimators that support this batch size; a reused gradient batch has a fixed one."""
     return [
         {**section, "gramian_batch_size": size}
         for section in sections
@@ -44,7 +44,7 @@ def of_size(sections: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 
 
 def task(dataset: str, watched: dict[str, Any], size: int, seed: int, results: Path) -> Task:
-    """The trajectory of one seed, watched by every estimator at one batch size."""
+    """The run of one seed, measured for every estimator at one batch size."""
     sections = of_size(watched["paper"] + watched["ours"], size)
     overrides = (
         f"data.path={Path('data') / dataset}",
@@ -56,7 +56,7 @@ def task(dataset: str, watched: dict[str, Any], size: int, seed: int, results: P
 
 
 def labelled(paths: list[Path]) -> pd.DataFrame:
-    """The errors of some runs, with the estimators' labels."""
+    """The errors of runs, with a label for each estimator."""
     frame = figures.gram_error_frame(paths)
     alpha = frame["alpha"].map(lambda a: "" if pd.isna(a) else f" α={a:g}")
     return frame.assign(label=frame["estimator"] + alpha)
@@ -68,7 +68,7 @@ def labels(sections: list[dict[str, Any]]) -> list[str]:
 
 
 def settled(errors: pd.Series) -> float:
-    """The first step from which on the error stays below `SMALL`; infinite where the last is above."""
+    """The first step from which the error stays below `SMALL`; infinite if the last error is not below."""
     above = errors.index[errors >= SMALL]
     if len(above) == 0:
         return float(errors.index[0])
@@ -77,10 +77,10 @@ def settled(errors: pd.Series) -> float:
 
 
 def always_below(frame: pd.DataFrame, paper: list[str], ours: list[str]) -> list[str]:
-    """Those of our estimators whose error is below all of the paper's at every step, side and seed."""
+    """Our estimators whose error is below all of the paper's at every step, side and seed."""
     curves = frame.set_index(["side", "seed", "step", "label"])["error"].unstack("label")
     best = curves[paper].min(axis=1)
-    # At step 1 there is an exact tie: all caches are equally old, and no average is longer than another.
+    # At step 1 all estimators tie: no cache and no average has any history.
     later = curves.index.get_level_values("step") > 1
     return [label for label in ours if (curves[label] < best)[later].all()]
 
@@ -118,7 +118,7 @@ def table(frame: pd.DataFrame, watched: dict[str, Any], size: int) -> str:
 
 
 def main() -> None:
-    """Watch, tabulate, draw."""
+    """Run, tabulate and draw."""
     parser = argparse.ArgumentParser(description="Every estimator's Gramian error on one trajectory.")
     parser.add_argument("--dataset", default="movielens-1m")
     dataset = parser.parse_args().dataset

@@ -1,22 +1,22 @@
-"""What training on many items takes: bytes and traffic of replicas and of tables split by rows.
+"""Memory and network traffic of training on many items, with replicated tables and with tables split by rows.
 
     python -m experiments.studies.many_items            the tables of docs/many-items.md
 
-Sizes follow from the shapes, by the functions here; `tests/experiments/test_many_items.py` holds them
-against a real model and a real step. With V rows of
-width w in all tables, float32, Adagrad, N processes, batches B' and B, L feature values an item, z inputs of
-both towers (features · w), a = (N − 1)/N, the part that is elsewhere:
+The functions here compute sizes from shapes; `tests/experiments/test_many_items.py` compares them with a real
+model and a real step. All tables together have V rows of width w, in float32 with Adagrad. There are N
+processes, batches B' and B, L feature values an item, z inputs of both towers (features · w), and a = (N −
+1)/N is the share of data on other processes:
 
     replicas        memory   8 V w in every process: a row and its accumulator
                     traffic  a · 4 B' z, the gradients of both sides' bags, and
                              2 a · 4 (D + 2 k²), sums of D dense gradients and of two Gramians
-    split by rows   memory   8 V w / N, and 4 V / N for the places of rows during an update
-                    traffic  a · 4 w · 2 L (2 B' + B) / N at most: rows fetched for B' and for B, gradients of
-                             rows sent back for B'; a row is counted as often as it stands in a batch
-                             a · 4 · 2 L (B' + B) / N at most: the numbers of the rows asked for
+    split by rows   memory   8 V w / N, and 4 V / N for the slots of rows during an update
+                    traffic  at most a · 4 w · 2 L (2 B' + B) / N: rows fetched for B' and B, and gradients of
+                             rows returned for B'; a row counts as often as it occurs in a batch
+                             at most a · 4 · 2 L (B' + B) / N: the numbers of the requested rows
                              2 a · 4 (D + 2 k²) as above
 
-Traffic is what each process receives in a step.
+Traffic is the bytes that each process receives in a step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Workload:
     Attributes:
         rows: V, rows of all tables.
         width: w of a table.
-        features: of both sides together, each with `width` inputs of a tower.
+        features: number of features of both sides, each with `width` tower inputs.
         values: L, feature values of an item, over all its features.
         hidden: widths of the hidden layers.
         embedding_dim: k.
@@ -68,15 +68,15 @@ def table_bytes(work: Workload) -> int:
 
 
 def replica_traffic(work: Workload, processes: int) -> float:
-    """Bytes that each process receives in a step where all have all tables, Gramians by moments."""
+    """Bytes that each process receives in a step with replicated tables."""
     away = (processes - 1) / processes
     gradients = FLOAT * work.batch_size * work.features * work.width
     sums = FLOAT * (work.dense_parameters + 2 * work.embedding_dim**2)
-    return away * (gradients + 2 * sums)  # a sum over a ring passes twice what a gathering passes once
+    return away * (gradients + 2 * sums)  # a ring all-reduce sends twice as much as an all-gather
 
 
 def split_traffic(work: Workload, processes: int) -> float:
-    """Bytes that each process receives in a step, at most, where every table is split by rows."""
+    """An upper bound of the bytes that each process receives in a step with tables split by rows."""
     away = (processes - 1) / processes
     fetched = 2 * work.values * (work.batch_size + work.gramian_batch_size) / processes
     returned = 2 * work.values * work.batch_size / processes
@@ -86,7 +86,7 @@ def split_traffic(work: Workload, processes: int) -> float:
 
 
 def processes_needed(work: Workload, memory: int) -> int:
-    """How many devices of `memory` bytes the tables need when split, a quarter of each being kept free."""
+    """Devices of `memory` bytes that split tables need, with a quarter of each left free."""
     return math.ceil(table_bytes(work) / (0.75 * memory))
 
 
@@ -98,12 +98,12 @@ WORKLOADS = {
 
 
 def share_bytes(work: Workload, processes: int) -> float:
-    """What a process holds of split tables: rows, accumulators, and the update's slots, 4 bytes a row."""
+    """Bytes of split tables in one process: rows, accumulators, and the update's slots of 4 bytes a row."""
     return (table_bytes(work) + 4 * work.rows) / processes
 
 
 def network_table(name: str = "100M items, ids only") -> str:
-    """A Markdown table: memory, checkpoint and traffic of a process of split tables, at network speeds."""
+    """A Markdown table of memory, checkpoint and traffic of a process with split tables, by network speed."""
     work, speeds = WORKLOADS[name], (1, 10, 25, 100)
     lines = [
         "| N | memory | checkpoint | received in a step | "

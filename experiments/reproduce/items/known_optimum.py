@@ -1,27 +1,25 @@
-"""Ours: whether training ends at the optimum that exact ALS knows, and when.
+"""Ours: whether and when training reaches the optimum found by exact ALS.
 
 For linear towers over ids, every item has a vector of its own, and the paper's objective
 
     F(U, V) = (1/n) sum_i (⟨u_i, v_i⟩ − s_i)² + λ (⟨G_u, G_v⟩ − 2⟨H_u, H_v⟩ + ⟨G_q, G_r⟩)
 
-(equations 2 and 5, Appendix C) is what `gramrun.evaluation.baselines.exact_als` minimises without a learning
-rate, a batch or an estimate; it shares no code with training. F is not convex, but here all starts of ALS end
+(equations 2 and 5, Appendix C) is minimised by `gramrun.evaluation.baselines.exact_als` without a learning
+rate, batches or estimates; it shares no code with training. F is not convex, but here all starts of ALS end
 at one value F*. Training with unbiased estimates follows F's gradient on average (Proposition 1), so every
-estimator must end at F*; a wrong weight, factor or sign anywhere ends elsewhere. Measured: the first epoch
-at which the excess F / F* − 1 is below 1 %, and the excess at the end.
+estimator must end at F*; a wrong weight, factor or sign ends elsewhere. The section shows the first epoch at
+which the excess F / F* − 1 is below 1 %, and the excess at the end.
 
-Two limits. An average over 1/α steps lags behind a fast model: with λ = 10 that costs SOGram and the control
-variate. And F has saddles a little above F*, where Adagrad may wait under any estimator: compare medians
-over seeds. Ĝ_u and Ĝ_v exchanged have the same least F; tests/experiments/test_known_optimum.py finds that,
-and errors too small for F, by the gradient at the optimum.
+Two limits: an average over 1/α steps lags behind a fast model, which costs SOGram and the control variate at
+λ = 10; and F has saddles a little above F*, where Adagrad may stay for a while, so compare medians over
+seeds. tests/experiments/test_known_optimum.py checks the gradient at the optimum, which shows smaller errors.
 
-Each objective of the plan is one call of this module, so that they run side by side:
+Each objective of the plan is one call of this module, so that objectives run in parallel:
 
     python -m experiments.reproduce.items.known_optimum --seeds 5 --learning-rate 0.3 --epochs 80
         --settings TITLE --estimators NAME... --output FILE.csv
 
-Options: ``objectives`` and ``estimators``, by their names here, all by default; ``learning_rate``,
-``epochs``.
+Options: ``objectives`` and ``estimators`` by name, all by default; ``learning_rate``, ``epochs``.
 """
 
 from __future__ import annotations
@@ -66,12 +64,7 @@ ESTIMATORS = {
     "SOGram α=0.01": ("name=sogram", "alpha=0.01"),
     "SOGram α=0.1, debiased": ("name=sogram", "alpha=0.1", "debias=true"),
     "SOGram α=0.01, debiased": ("name=sogram", "alpha=0.01", "debias=true"),
-    "SOGram α=0.1, debiased, previous batch": (
-        "name=sogram",
-        "alpha=0.1",
-        "debias=true",
-        "batch=previous",
-    ),
+    "SOGram α=0.1, debiased, previous batch": ("name=sogram", "alpha=0.1", "debias=true", "batch=previous"),
     "control variate α=0.1": ("name=control-variate", "alpha=0.1"),
     "control variate α=0.01": ("name=control-variate", "alpha=0.01"),
     "control variate α=0.1, item cache": ("name=control-variate", "alpha=0.1", "cache=item"),
@@ -87,7 +80,7 @@ class Setting:
     """One objective and the sizes of its batches.
 
     Attributes:
-        title: what the table calls it.
+        title: its name in the table.
         overrides: ``--set`` settings.
     """
 
@@ -188,7 +181,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_hot_corpus(*, left_items: int, right_items: int) -> SplitCorpus:
-    """A planted corpus whose items have an id and nothing else.
+    """A planted corpus whose only feature is the item id.
 
     Left items keep a share of their links that differs from item to item, so that both sides have frequent
     and rare items. The target of a pair is its right item's level, between 0.5 and 1.5.

@@ -1,16 +1,15 @@
-"""Ours: where does noise in the Gramians begin to cost MAP, by corpus size, B, k and estimator.
+"""Ours: at which batch size Gramian noise begins to cost MAP, by corpus size, k and estimator.
 
-The paper's lift of SOGram over sampling differs from corpus to corpus (Section 4.3). Here planted corpora
-grow (`experiments.reproduce.planted_clusters`), of which nothing but the number of items changes. Losses are
-relative to training with a noise-free Gramian, seed by seed (same start and gradient batches):
+The paper's lift of SOGram over sampling differs between corpora (Section 4.3). The planted corpora here
+(`experiments.reproduce.planted_clusters`) differ in the number of items only. Losses are relative to training
+with a noise-free Gramian, paired by seed (same start and gradient batches):
 
     loss = 1 − MAP@10 / MAP@10 under the reference Gramian
 
-The reference is the exact Gramian at every step, or, where that would cost hours, SOGram with so large a
-batch that its own error, which a table shows, is negligible. λ and η are chosen once for each k: under the
-exact Gramian, on the smallest corpus, on pairs held out of its training split. A larger corpus trains for
-more steps at as many epochs, so that grids may set their own epochs, and sizes are compared at as many epochs
-and at as many steps. Candidates are a smaller share of a larger corpus's items. One corpus a size.
+The reference is the exact Gramian at every step or, where that takes hours, SOGram with a batch so large that
+its error (shown in a table) is negligible. λ and η are chosen once for each k: under the exact Gramian, on
+the smallest corpus, on pairs held out of its training split. A larger corpus needs more steps for the same
+epochs, so grids may set their own epochs: sizes are compared both at equal epochs and at equal steps.
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ class Point:
     """One run.
 
     Attributes:
-        items: of each side of its corpus.
-        epochs: it is trained for.
+        items: number of items of each side.
+        epochs: length of the training.
         dim: k.
         estimator: a label of the plan's estimators, or `REFERENCE`.
         batch: B; 0 for the exact Gramian.
-        seed: of parameters and batches.
-        task: the run itself.
+        seed: seed of parameters and batches.
+        task: the run.
     """
 
     items: int
@@ -117,7 +116,7 @@ def _model(dim: int, gravity: float, learning_rate: float) -> tuple[str, ...]:
 
 
 def chosen(plan: Plan) -> dict[int, tuple[float, float]]:
-    """The best (λ, η) for each k whose search has ended; runs that failed (diverged, say) are never best."""
+    """The best (λ, η) for each k whose search has ended; failed runs are never best."""
     best = {}
     for dim, grid in search(plan).items():
         done = {pair: task for pair, task in grid.items() if state_of(task) == "done"}
@@ -131,9 +130,9 @@ def _score(task: Task) -> float:
 
 
 def waves(plan: Plan) -> Iterator[list[Point]]:
-    """The points of one size, k and seed after another: whose checkpoints may stand on disk at once.
+    """Groups of points of one size, k and seed, which keep their checkpoints at the same time.
 
-    There are none of a k whose search has not ended.
+    Leaves out each k whose search has not ended.
     """
     settings = {dim: _model(dim, *pair) for dim, pair in chosen(plan).items()}
     for grid in plan.options["grids"]:
@@ -147,10 +146,10 @@ def points(plan: Plan, grid: Mapping[str, Any], model: Sequence[str], seed: int)
     """The reference and every estimator at every B, for one seed.
 
     Args:
-        plan: whose estimators and epochs.
-        grid: one of the plan's; ``epochs`` in it goes before the plan's.
-        model: settings that all of them share.
-        seed: of parameters and batches.
+        plan: gives the estimators and epochs.
+        grid: one of the plan's grids; its ``epochs`` overrides the plan's.
+        model: settings that all points share.
+        seed: seed of parameters and batches.
     """
     items, dim = grid["items"], grid["dim"]
     epochs = grid.get("epochs", plan.options["epochs"])
@@ -198,10 +197,10 @@ def make_ready(plan: Plan) -> None:
 
 
 def keep_gramians(output: Path) -> dict[str, Any]:
-    """Measure a finished run's Gramians, once, and drop its checkpoint, which at 1M items is of a gigabyte.
+    """Measure a finished run's Gramians once and drop its checkpoint (1 GB at 1M items).
 
-    The estimates are those of the last step, made before its gradient step; the exact Gramians are under the
-    parameters after it. One step of the last epoch moves them by far less than what is measured.
+    The estimates precede the last gradient step, and the exact Gramians follow it. One step of the last epoch
+    changes them by far less than the measured errors.
 
     Returns:
         ``error``, the relative error ‖Ĝ − G‖_F / ‖G‖_F, and ``rank``, the effective rank (tr G)² / ‖G‖²_F of
@@ -228,13 +227,13 @@ def keep_gramians(output: Path) -> dict[str, Any]:
 
 
 def can_tell(plan: Plan) -> bool:
-    """Whether some run and its reference are finished: the section tells of what there is."""
+    """Whether some run and its reference are finished; the section reports the finished ones."""
     found = {(p.items, p.epochs, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
     return any((*point, True) in found for *point, is_reference in found if not is_reference)
 
 
 def measured_points(plan: Plan) -> list[Point]:
-    """Those that are finished, and whose Gramians are measured."""
+    """The finished points whose Gramians are measured."""
     points = itertools.chain.from_iterable(waves(plan))
     return [p for p in points if (p.task.output / GRAMIANS).exists() and state_of(p.task) == "done"]
 
@@ -244,12 +243,12 @@ def _searches(plan: Plan) -> list[Task]:
 
 
 def _ended(asked: Sequence[Task]) -> bool:
-    """Whether every run is done, or would only fail again."""
+    """Whether every run is done or failed."""
     return all(state_of(task) in ("done", "failed") for task in asked)
 
 
 def table_of_runs(plan: Plan) -> pd.DataFrame:
-    """A row for each measured run: what was set, MAP@10 beside the planted optimum, Gramians, seconds."""
+    """A row for each measured run: settings, MAP@10, the planted optimum, Gramians, seconds."""
     best: dict[int, float] = {}
     rows = []
     for point in measured_points(plan):
@@ -285,10 +284,8 @@ def section(plan: Plan) -> Section:
     tables = (
         Table(
             "batch_needed",
-            f"The smallest B from which on the 95 % interval of the loss lies below "
-            f"{tolerance:.0%}, of those "
-            "that were run; in brackets the largest B whose interval lies above it. — where no B was enough. "
-            f"The {POOLED}.",
+            f"The smallest B from which the 95 % interval of the loss lies below {tolerance:.0%}; in "
+            f"brackets the largest B whose interval lies above it. — where no B was enough. The {POOLED}.",
             needed_table(compared, tolerance),
         ),
         Table(
@@ -298,9 +295,8 @@ def section(plan: Plan) -> Section:
         ),
         Table(
             "references",
-            "The reference of each size; mean ± standard deviation over seeds; candidates are the "
-            "share of all "
-            "right items that a ranking is among.",
+            "The reference of each size; mean ± standard deviation over seeds; candidates are the share of "
+            "all right items that are ranked.",
             references_table(frame),
         ),
         Table(
