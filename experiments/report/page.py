@@ -35,11 +35,11 @@ DECIMALS = re.compile(r"(\.\d\d)\d+")  # without these a drawing is a third of i
 
 @dataclass(frozen=True)
 class Report:
-    """All that one call of `experiments.reproduce` found.
+    """The results of one call of `experiments.reproduce`.
 
     Attributes:
         title: the heading.
-        command: what makes the whole report.
+        command: the command that makes the whole report.
         folder: where it is written; each section's files are in a folder of its name there.
         sections: in the order of reading.
         verdicts: of `verdicts.judge`.
@@ -161,7 +161,7 @@ def _part(report: Report, section: Section) -> _Part:
 
 
 def _drawing(folder: Path, figure: Figure) -> _Drawing:
-    """A figure as an image: what is loaded as an image runs no script."""
+    """A figure as a data address; a browser runs no script in an image."""
     path = folder / f"{figure.name}.svg"
     try:
         svg = path.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ SHORT = 12  # hex digits shown of a hash; runs.json has them all
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. `name` is its folder with the corpus's; `seconds` what it took; hashes are whole."""
+    """One run. `name` is its folder with that of the corpus; `seconds` its duration; hashes are complete."""
 
     name: str
     kind: str

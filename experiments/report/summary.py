@@ -31,10 +31,10 @@ class ClaimRow:
         claim: what the paper says.
         counts: comparisons by outcome.
         measured: the range of the estimates, and the limits.
-        where_not: where it fails, and where it is not decided.
+        where_not: where it fails or is not decided.
         corpora: where it was tested.
         absent: where it was not tested, and why.
-        command: what measures it.
+        command: the command that measures it.
     """
 
     claim: Claim
@@ -116,7 +116,7 @@ def _row(group: Sequence[Verdict]) -> ClaimRow:
 
 
 def _by_reason(group: Iterable[Verdict]) -> dict[str, list[Verdict]]:
-    """What of a claim was not tested, by why; where only runs are missing, by the profile that makes them."""
+    """The untested cases of a claim by reason; if only runs are missing, by the profile that makes them."""
     reasons: dict[str, list[Verdict]] = {}
     for verdict in group:
         if not verdict.tested:

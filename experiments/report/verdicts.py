@@ -35,7 +35,7 @@ NO_ESTIMATE = (math.nan,) * 3
 
 
 class Outcome(StrEnum):
-    """What became of a claim on one corpus."""
+    """The outcome of a claim on one corpus."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -54,7 +54,7 @@ class Verdict:
         estimate, low, high: the mean and its 95 % interval, or NaN.
         outcome: by the rule of this module.
         reason: the outcome in words, with the numbers.
-        command: what measures it.
+        command: the command that measures it.
         seeds: the least number of seeds of any measurement.
         measured: the measurements, one number a seed, by name; those of the claim's needs included.
         missing: names of measurements that were not made.
@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def tested(self) -> bool:
-        """Whether there is an interval to speak of."""
+        """Whether there is an interval."""
         return self.outcome != Outcome.NOT_TESTED
 
 
@@ -104,7 +104,7 @@ def judge(
     Args:
         claims: what the paper says.
         measured: one number a seed, by name.
-        command: gives the call that measures one case of a claim, and is told whether it was measured.
+        command: returns the call that measures one case, given whether it was measured.
     """
     return [_judge(claim, case, measured, command) for claim in claims for case in claim.cases()]
 
@@ -178,7 +178,7 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
-    """What the claim compares, seed by seed: one row; two for a contrast and between corpora.
+    """The compared values by seed: one row; two for a contrast and between corpora.
 
     Empty where seeds should pair and their numbers differ.
     """
@@ -262,7 +262,7 @@ def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> str | None
 
 
 def _outcome(claim: Claim, low: float, high: float) -> Outcome:
-    """A bound is strict: what ties with it is on neither side."""
+    """Bounds are strict: a tie is on neither side."""
     limits = claim.limits
     if high < limits.low or low > limits.high:
         return Outcome.FAIL

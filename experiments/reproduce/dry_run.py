@@ -1,6 +1,6 @@
-"""What a profile would take: time, memory and disk of every run, before anything is downloaded or trained.
+"""Predict time, memory and disk of every run of a profile, before anything is downloaded or trained.
 
-Time is that of like runs that have finished. Without any it is an estimate, within a factor of about two:
+Times come from similar finished runs. Without one they are estimates, within a factor of about two:
 
     step        = operations / RATE + NUMBER · numbers that pass through the towers for B and B'
     evaluation  = CELL · left items · candidates
@@ -43,7 +43,7 @@ STATES = {"adagrad": 2, "adam": 3, "sgd": 1}  # numbers a parameter, itself incl
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of a corpus decides the cost of a run. `values` is the feature values of an item, by side."""
+    """The sizes of a corpus that decide the cost of a run. `values`: feature values of an item, by side."""
 
     left: int
     right: int
@@ -72,7 +72,7 @@ PAPER = {  # Table 1 and Appendix E, and rough bytes to download
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run takes.
+    """The cost of one run.
 
     Attributes:
         steps: gradient steps.
@@ -170,9 +170,9 @@ def _cache(section: EstimatorSection, sizes: Sizes, k: int) -> float:
 
 
 def dry_run(plans: Sequence[Plan]) -> str:
-    """Tables and totals of what the plans would run now, as Markdown.
+    """Tables and totals of the runs that the plans need now, as Markdown.
 
-    Runs that an item asks for only after others, such as a search's final runs, are not among them.
+    Runs that depend on other runs, for example the final runs of a search, are not included.
     """
     jobs = list(dict.fromkeys(job for plan in plans for job in item_of(plan).tasks(plan)))
     names = dict.fromkeys([*(name for plan in plans for name in plan.datasets), *map(_dataset, jobs)])

@@ -1,7 +1,7 @@
 """The stages of ``python -m experiments.reproduce``: prepare, run, write the sections, judge, report.
 
-A stage skips what is done already, so that a second call does only what is missing. A run that fails is
-reported at once and left out with what needs it; the others go on.
+Each stage skips finished work, so a second call does only what is missing. A failed run is reported at once
+and left out with the items that need it; the other runs go on.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _more_corpora(plan: Plan) -> Sequence[str]:
 
 
 def run_tasks(plans: Sequence[Plan], *, retry: bool = False) -> dict[Job, str]:
-    """Run what the items ask for, together, until none asks for more.
+    """Run the jobs of all items together, until no item needs more.
 
     Args:
         plans: whose items.

@@ -1,4 +1,4 @@
-"""Plans: what a profile (profiles/*.yaml) asks of each item, and the runs that follow from it.
+"""Plans: the options of each item in a profile (profiles/*.yaml), and the runs that follow from them.
 
 A run's folder is named by its settings, ``results/runs/<dataset>/<config>-<settings>-seed<seed>``, so that
 items and profiles share the runs that they have in common.
@@ -28,7 +28,7 @@ LONGEST_NAME = 120  # of a run's folder, before its hash and seed
 
 @dataclass(frozen=True)
 class Plan:
-    """What one item is to do.
+    """The plan of one item.
 
     Attributes:
         item: the name of a module in `experiments.reproduce.items`.
@@ -94,7 +94,7 @@ def slug(label: str) -> str:
 
 
 def profiles() -> list[str]:
-    """All profiles, those that take least first."""
+    """All profiles, the cheapest first."""
     known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
     return sorted(known, key=lambda name: QUICKEST_FIRST.index(name) if name in QUICKEST_FIRST else 9)
 

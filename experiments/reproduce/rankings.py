@@ -1,4 +1,4 @@
-"""Methods side by side: their runs, what they measured, and tables of it.
+"""Comparison of methods: their runs, measurements and tables.
 
 A method is a label, a config in configs/<dataset>, and ``--set`` settings. The claims use the labels.
 """
@@ -79,7 +79,7 @@ def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
 
 
 def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
-    """Those with a config for the data set and their package installed, all of them with a label."""
+    """The methods with a config for the data set and an installed package, each with a label."""
     found = []
     missing = missing_packages(methods)
     for method in methods:
@@ -144,7 +144,7 @@ def _evaluate(path: Path) -> None:
 
 
 def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame:
-    """Where finished runs ended: a row for each method and seed.
+    """The final results of finished runs: a row for each method and seed.
 
     Returns:
         Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, and ``interval`` (of
@@ -174,7 +174,7 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
 
 
 def _along(path: Path) -> dict[str, Any]:
-    """What a training run measured on the way."""
+    """The curve of a training run."""
     curve = pd.DataFrame(runs.open_run(path).metrics())
     best = curve["map@10"].idxmax()
     return {
@@ -198,10 +198,10 @@ def lifts(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> Seeds:
 
 
 def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
-    """How much sooner than sampling a method ranks as sampling does at its end, and stays there.
+    """The speed-up of a method over sampling to reach, and keep, the final MAP@10 of sampling.
 
-    Sampling's own time is that at which it comes there for good: both are passages of noisy curves through
-    one level. Times between two evaluations are interpolated. 0 where a method never gets there.
+    Sampling's time is measured by the same rule. Times between two evaluations are interpolated. 0 where a
+    method does not reach the level.
 
     Args:
         frame: `measure`'s.
@@ -215,7 +215,7 @@ def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
 
 
 def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
-    """The most that `speed_ups` could be: were the method there by its first evaluation."""
+    """The upper bound of `speed_ups`: the method reaches the level by its first evaluation."""
     return tuple(
         float(_arrival(reference, level, axis) / _first(curve, axis))
         for curve, reference, level in _beside_sampling(frame, label)
@@ -223,7 +223,7 @@ def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> S
 
 
 def _beside_sampling(frame: pd.DataFrame, label: str) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """A method's curve, sampling's, and the level where that ends, by seed."""
+    """A method's curve, sampling's curve and its final level, by seed."""
     own, references = (frame.loc[frame["label"] == name, "curve"] for name in (label, SAMPLING))
     for curve, reference in zip(own, references, strict=True):
         yield curve, reference, float(reference[-1, MAP])
@@ -235,7 +235,7 @@ def _first(curve: np.ndarray, axis: int) -> float:
 
 
 def _arrival(curve: np.ndarray, level: float, axis: int) -> float:
-    """When a curve is at a level or above for good; infinite where it ends below."""
+    """When a curve reaches a level and stays there; infinite where it ends below."""
     below = np.flatnonzero(curve[:, MAP] < level)
     if not len(below):
         return _first(curve, axis)
@@ -256,7 +256,7 @@ def late_rise(frame: pd.DataFrame, label: str) -> float:
 
 
 def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, Seeds]:
-    """What claims may ask of `measure`'s frame, by name."""
+    """The measurements of `measure`'s frame for claims, by name."""
     found: dict[str, Seeds] = {}
     for label in frame["label"].unique():
         values = {
@@ -275,7 +275,7 @@ def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, S
 
 
 def table(plan: Plan, dataset: str, methods: Sequence[Method], frame: pd.DataFrame) -> Table:
-    """`measure`'s frame as it is to be read, popularity as its last row."""
+    """`measure`'s frame for display, with popularity as the last row."""
     rows = []
     for label in frame["label"].unique():
         own = frame[frame["label"] == label]
@@ -314,7 +314,7 @@ def summary(dataset: str, frame: pd.DataFrame) -> str:
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
-    """What the numbers of `table` are."""
+    """The caption of `table`."""
     example = evaluate(paths(plan, dataset, present(dataset, methods)[:1])[:1])[0]["validation"]
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (

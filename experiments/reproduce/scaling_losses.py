@@ -68,7 +68,7 @@ def intervals(compared: pd.DataFrame) -> dict[Key, tuple[float, float]]:
 
 
 def enough(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int | None:
-    """The smallest B from which on all that were run are enough; None where the largest is not.
+    """The smallest B such that it and all larger B are enough; None if the largest is not.
 
     Args:
         ends: of the interval of the loss, by B.
@@ -83,7 +83,7 @@ def enough(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int | N
 
 
 def too_small(ends: Mapping[int, tuple[float, float]], tolerance: float) -> int | None:
-    """The largest B that is too small; None where no B is shown to be."""
+    """The largest B that is too small; None if there is none."""
     return max((batch for batch, (low, _) in ends.items() if low > tolerance), default=None)
 
 
@@ -129,7 +129,7 @@ def lifts_table(compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def references_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The references: how near they come to the planted optimum, and how near their Gramians are to G."""
+    """The references: their MAP@10 relative to the planted optimum, and the error of their Gramians."""
     rows = []
     reference = frame[frame["estimator"] == REFERENCE]
     for (items, epochs, dim, batch), group in reference.groupby([*CORPUS, "batch"], sort=False):

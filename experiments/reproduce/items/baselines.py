@@ -1,4 +1,4 @@
-"""Ours: what users would pick instead, on the same split and by the same evaluation.
+"""Ours: baselines on the same split with the same evaluation.
 
 Popularity, implicit ALS (tuned, and at its package's defaults) and exact ALS: of the recommended objective,
 and of the paper's. Beside them the best two-tower method of `estimator_comparison` whose runs are finished.
@@ -103,7 +103,7 @@ def best_two_tower(plan: Plan, dataset: str) -> pd.DataFrame:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a method, with its difference to the best; two methods' seeds do not pair."""
+    """A row for each method, with its unpaired difference to the best."""
     means = frame.groupby("label", sort=False)["validation"].mean()
     best = np.array(rankings.column(frame, str(means.idxmax()), "validation"))
     rows = []

@@ -31,7 +31,7 @@ def tasks(plan: Plan) -> list[Task]:
 
 
 def counts(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """What Tables 1 and 3 count of a corpus; users, and movies, are those with a rating."""
+    """The counts of Tables 1 and 3 for a corpus; users and movies without a rating are excluded."""
     sizes = manifest["corpus"]
     kinds = [manifest["sides"][side]["item"] for side in ("left", "right")]
     names = MOVIELENS if kinds == ["user", "movie"] else {column: column for column in COLUMNS}
@@ -39,7 +39,7 @@ def counts(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def section(plan: Plan) -> Section:
-    """The paper's rows beside those of the corpora at hand."""
+    """The rows of the paper and of the prepared corpora."""
     rows: list[dict[str, str]] = [{"corpus": f"{name} (paper)", **sizes} for name, sizes in PAPER.items()]
     measured: dict[str, Seeds] = {}
     made = []

@@ -1,8 +1,8 @@
 """Figure 7: SOGram's error where the exact Gramian costs too much (Appendix D): several α, two η.
 
 One trajectory for each learning rate η of the tables (the dense layers' rate keeps its ratio to it), driven
-by sampling and watched by SOGram with each α. The reference is a Gramian of a large sample; its own standard
-error stands beside the errors. Options: ``samples``, the size of that sample; ``learning_rates``, the larger
+by sampling and measured for SOGram with each α. The reference is a Gramian of a large sample; the table shows
+its standard error. Options: ``samples``, the size of that sample; ``learning_rates``, the larger
 first; ``alphas``; ``steps``; ``every``, how often to measure. Each may be a table by corpus.
 """
 
@@ -102,7 +102,7 @@ def section(plan: Plan) -> Section:
 
 
 def errors(paths: Sequence[Path], rate: float) -> pd.DataFrame:
-    """The errors of trajectories of one learning rate, with what `Trajectory` measured beside them.
+    """The errors of trajectories of one learning rate, with the other columns of trajectory.csv.
 
     Returns:
         The columns of ``gram_error.csv``, and ``seed``, ``label``, ``learning_rate``, ``reference_error``

@@ -101,7 +101,7 @@ def pairs_of(dataset: str) -> int:
 
 
 def conditions(frame: pd.DataFrame, pairs: int) -> str:
-    """What the length of a trajectory leaves of the starts: SOGram's zero, and SAGram's first caches."""
+    """The share of the initial state (SOGram's zero, SAGram's first caches) left at the end."""
     steps = int(frame["step"].max())
     alphas = sorted(frame["alpha"].dropna().unique())
     starts = ", ".join(f"{(1 - alpha) ** steps:.2g} (α = {alpha:g})" for alpha in alphas)

@@ -53,7 +53,7 @@ def _tasks(plan: Plan, dataset: str, weight: float) -> list[Task]:
 
 
 def section(plan: Plan) -> Section:
-    """Both figures of each data set, and tables of what stands at the end of training."""
+    """Both figures of each data set, and tables of the values at the end of training."""
     drawn, distributions, by_gravity = [], [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:

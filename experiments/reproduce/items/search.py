@@ -51,7 +51,7 @@ class Candidate:
 
 
 def load() -> dict[str, Any]:
-    """The file of the search."""
+    """Read search.yaml."""
     return dict(yaml.safe_load(SEARCH.read_text(encoding="utf-8")))
 
 
@@ -61,7 +61,7 @@ def corpora(plan: Plan) -> list[str]:
 
 
 def draw(ranges: Mapping[str, Any], points: int) -> list[dict[str, float]]:
-    """Points drawn jointly and log-uniformly, the same for every method; more points begin with the fewer.
+    """Log-uniform points, the same for every method; a longer sequence starts with a shorter one.
 
     Drawn as a scrambled Halton sequence, which covers all ranges evenly even where the points are few.
 
@@ -107,7 +107,7 @@ def search_task(dataset: str, candidate: Candidate) -> Task:
 def scores(plan: Plan, dataset: str) -> pd.DataFrame:
     """The finished search: a row for each candidate, with ``method``, λ, η, α and ``tuning`` (MAP@10).
 
-    A point whose run failed (it diverged, say) scores NaN, and is not chosen.
+    A point whose run failed scores NaN and is not chosen.
     """
     rows = []
     for candidate in candidates(plan, dataset):
@@ -119,7 +119,7 @@ def scores(plan: Plan, dataset: str) -> pd.DataFrame:
 
 
 def chosen(plan: Plan, dataset: str) -> list[Method]:
-    """Each method at the best of its points; one of which all points failed is left out."""
+    """Each method at its best point; a method whose points all failed is left out."""
     every, found = candidates(plan, dataset), scores(plan, dataset).dropna(subset="tuning")
     best = found.groupby("method", sort=False)["tuning"].idxmax()
     base = load()["datasets"][dataset]["base"]
@@ -127,7 +127,7 @@ def chosen(plan: Plan, dataset: str) -> list[Method]:
 
 
 def tasks(plan: Plan) -> list[Task]:
-    """The search; and of every data set whose search has ended, the final runs."""
+    """The runs of the search, and the final runs of every data set whose search has ended."""
     found = []
     for dataset in plan.datasets:
         found += _searches(plan, dataset)
@@ -149,7 +149,7 @@ def _searches(plan: Plan, dataset: str) -> list[Task]:
 
 
 def _has_ended(plan: Plan, dataset: str) -> bool:
-    """Whether every point was run, and not all of them failed."""
+    """Whether every point was run and at least one finished."""
     states = {state_of(task) for task in _searches(plan, dataset)}
     return "done" in states and states <= {"done", "failed"}
 
@@ -159,7 +159,7 @@ def _finals(plan: Plan, dataset: str) -> list[Task]:
 
 
 def section(plan: Plan) -> Section:
-    """Two tables for each data set: what was tried, and how the chosen settings rank."""
+    """Two tables for each data set: the points of the search, and the chosen settings."""
     tables, words = [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
@@ -193,7 +193,7 @@ def best_points(tried: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_the_ends(tried: pd.DataFrame) -> list[str]:
-    """Methods whose chosen λ or η is the least or greatest that was drawn: the best may lie outside."""
+    """Methods whose chosen λ or η is the smallest or largest drawn value; the best may lie outside."""
     best = best_points(tried)
     return [
         f"{SYMBOLS[key]} of {method} ({x:g})"
@@ -237,7 +237,7 @@ def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
 
 
 def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
-    """What the numbers of `final_table` are."""
+    """The caption of `final_table`."""
     points = int(tried.groupby("method").size().max())
     return (
         f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "

@@ -43,7 +43,7 @@ def section(plan: Plan) -> Section:
 
 
 def crossings(frame: pd.DataFrame) -> pd.DataFrame:
-    """For each side and batch size, where neighbouring α's change places for good.
+    """For each side and batch size, the step from which neighbouring α's keep their order.
 
     Args:
         frame: SOGram's rows of ``gram_error.csv``.

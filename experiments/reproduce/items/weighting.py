@@ -25,12 +25,12 @@ EXACT, TRAINED = "exact ALS", "trained towers"
 
 
 def label(gamma: Gamma) -> str:
-    """What tables and claims call a weighting."""
+    """The name of a weighting in tables and claims."""
     return f"γ=({gamma[0]:g}, {gamma[1]:g})"
 
 
 def gamma_settings(section: str, gamma: Gamma) -> tuple[str, ...]:
-    """What a weighting changes in a recommended config, whose γ is 0 on both sides."""
+    """The settings of a weighting relative to a recommended config, whose γ is 0 on both sides."""
     sides = zip(("left", "right"), gamma, strict=True)
     return tuple(f"{section}.gamma_{side}={value:g}" for side, value in sides if value)
 
@@ -51,7 +51,7 @@ def exact_method(gamma: Gamma) -> Method:
 
 
 def methods(plan: Plan, dataset: str) -> tuple[list[Method], list[Method]]:
-    """What is trained on a data set, and what is solved by exact ALS."""
+    """The training runs and the exact ALS solutions of a data set."""
     solved = dataset in plan.options.get("exact", ())
     return (
         [trained_method(plan, gamma) for gamma in gammas(plan)],
@@ -113,7 +113,7 @@ def section(plan: Plan) -> Section:
 
 
 def effects(found: dict[Gamma, Seeds]) -> pd.DataFrame:
-    """What going from γ = 0 to 1 does on one side, the other side's γ fixed."""
+    """The effect of γ = 1 instead of 0 on one side, with the other side's γ fixed."""
     rows = []
     for side, (own, other) in enumerate((("left", "right"), ("right", "left"))):
         for a, b in combinations(sorted(found), 2):
