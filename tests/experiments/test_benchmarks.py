@@ -1,6 +1,7 @@
 """Every benchmark at toy size, and the rules of timing."""
 
-import time
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pandas as pd
@@ -8,22 +9,25 @@ import pytest
 import torch
 import yaml
 
+from experiments import benchmarks
 from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
-    growth,
     resume_cost,
     step_time,
-    time_to_quality,
     timing,
 )
 from experiments.benchmarks.random_pages import pages_corpus
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_every_benchmark_can_be_imported():
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        importlib.import_module(f"experiments.benchmarks.{module.name}")
 
 
 def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
@@ -86,53 +90,6 @@ def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
         torch.set_num_threads(threads)
     assert set(timed["ms"]) == {step_time.BARE, step_time.PLAIN, *step_time.ENGINES}
     assert all(ms > 0 for times in timed["ms"].values() for ms in times)
-
-
-def test_growth_at_toy_sizes(tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "STEPS", 2)
-    folders = {"900": tmp_path / "900", "2K": tmp_path / "2K"}
-    for pages_of, folder in zip((900, 2000), folders.values(), strict=True):
-        growth.write(folder, {"pages": pages_of, "links": 9000})
-    timed = growth.time_steps(folders, rounds=1)
-    assert set(timed["ms"]) == set(timed["start"]) == set(folders)
-    memory = {name: {"peak": 2e9, "predicted": 1.9e9} for name in folders}
-    lines = growth.report(timed, memory).splitlines()
-    assert lines[-2].startswith("| 900 |")  # the first of the sizes, whatever their names
-    assert " | 1.00 (1.00–1.00) | " in lines[-2]
-    assert lines[-1].endswith(" | 2.00 | 0.95 |")
-
-
-def test_time_to_quality_at_toy_size(corpus_path, monkeypatch):
-    """Both kinds of curve on a planted corpus, their time without evaluations, and the table's arithmetic."""
-    quality = time_to_quality.quality
-    corpus = open_corpus(corpus_path)
-    monkeypatch.setattr(time_to_quality, "EVERY", 10)
-    monkeypatch.setattr(time_to_quality, "quality", lambda *arguments: time.sleep(0.5) or quality(*arguments))
-    trained = time_to_quality.gramrun_curve(
-        CONFIGS / "synthetic" / "sogram.yaml",
-        corpus,
-        ("train.epochs=null", "train.steps=25", "train.batch_size=64", "estimator.gramian_batch_size=64"),
-        0,
-    )
-    assert len(trained) == 3
-    baseline = CONFIGS / "movielens-1m" / "implicit-als.yaml"
-    fitted = time_to_quality.implicit_curve(baseline, corpus, ("baseline.sweeps=4",), 0)
-    assert len(fitted) == 4
-    for curve in (trained, fitted):
-        seconds = [at for at, _ in curve]
-        assert seconds == sorted(seconds)
-        assert seconds[-1] - seconds[0] < 0.5 * (len(curve) - 1)
-        assert all(0 < value < 1 for _, value in curve)
-    found = {
-        time_to_quality.REFERENCE: [[(1.0, 0.1), (2.0, 0.3)], [(1.0, 0.2), (3.0, 0.4)]],
-        "SOGram": [[(4.0, 0.25)], [(6.0, 0.3), (8.0, 0.2)]],
-    }
-    text = time_to_quality.report(found, (0.2, 0.35), threads=2)
-    assert (
-        "| implicit ALS | 1.50 (1.00–2.00) [1.0] | – | 2.50 (2.00–3.00) [1.0] | 0.3500 (0.3000–0.4000) |"
-        in text
-    )
-    assert "| SOGram | 5.00 (4.00–6.00) [4.0] | – | 5.00 (4.00–6.00) [2.0] | 0.2750 (0.2500–0.3000) |" in text
 
 
 def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):

@@ -1,7 +1,6 @@
 """Claims ask for numbers by name: what the items write of each profile's plan must have every name."""
 
 import itertools
-import json
 from pathlib import Path
 
 import numpy as np
@@ -139,13 +138,3 @@ def test_the_command_is_the_narrowest_that_measures_a_claim():
     assert both == "standard --items final_map --datasets enwik8-titles enwik8"
     planted = {"dataset": "planted-clusters", "k": "16", "B": "4"}
     assert call("lift-grows-planted", False, **planted) == "standard --items scaling"
-
-
-def test_a_corpus_is_counted_as_what_it_is():
-    manifest = json.loads(
-        '{"corpus": {"left_items": 3, "right_items": 2, "pairs": 5},'
-        ' "sides": {"left": {"item": "user"}, "right": {"item": "movie"}}}'
-    )
-    assert corpus_sizes.counts(manifest) == {"users": 3, "movies": 2, "ratings": 5}
-    pages = {"corpus": {"pages": 7, "links": 9, "left_items": 7}, "sides": {s: {"item": "page"} for s in ("left", "right")}}  # fmt: skip
-    assert corpus_sizes.counts(pages) == {"pages": 7, "links": 9}

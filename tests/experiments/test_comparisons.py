@@ -81,33 +81,3 @@ def test_below_the_paper_means_at_every_step_and_on_both_sides():
     ]
     frame = pd.DataFrame(rows, columns=["label", "side", "seed", "step", "error"])
     assert estimator_error.always_below(frame, ["p", "q"], ["best", "late"]) == ["best"]
-
-
-def test_a_comparison_from_its_file_to_its_table(tmp_path, monkeypatch, capsys):
-    """Two variants and two seeds on the planted corpus, by the command itself; the second call runs nothing."""
-    wanted = {
-        "title": "Toy",
-        "base": "sogram.yaml",
-        "fixed": {"train.epochs": 2, "evaluation.every": "1 epoch"},
-        "seeds": [0, 1],
-        "baseline": "exact",
-        "variants": {"exact": {"estimator.name": "exact"}, "SOGram α=0.1": {"estimator.alpha": 0.1}},
-        "notes": "A last word.",
-    }
-    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(wanted))
-    folder = tmp_path / "configs" / "synthetic"
-    folder.mkdir(parents=True)
-    (folder / "sogram.yaml").write_text((CONFIGS / "synthetic" / "sogram.yaml").read_text())
-    monkeypatch.setattr(comparison, "COMPARISONS", tmp_path)
-    monkeypatch.setattr("sys.argv", ["comparison", "toy", "--dataset", "synthetic"])
-    monkeypatch.chdir(tmp_path)
-    comparison.main()
-    report = (tmp_path / "results/comparisons/toy/synthetic/RESULTS.md").read_text()
-    assert "| variant | after 1 epochs | after 2 epochs | minus exact |" in report
-    frame = pd.read_csv(tmp_path / "results/comparisons/toy/synthetic/runs.csv")
-    last = frame[frame["epoch"] > 1.5].groupby("variant")["map@10"].mean()
-    assert f"| {last['SOGram α=0.1']:.4f} ± " in report
-    assert "\nA last word.\n\nCode: commit `" in report
-    capsys.readouterr()
-    comparison.main()
-    assert "4 of 4 runs are done already" in capsys.readouterr().out

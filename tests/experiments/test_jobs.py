@@ -1,13 +1,13 @@
-"""What is asked for and whether it is done: training runs, baselines, and scripts that write a file."""
+"""What state a job is in: training runs, baselines, and scripts that write a file."""
 
-import importlib.util
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments.reproduce import corpora, scheduler
+from experiments.reproduce import scheduler
 from experiments.reproduce.jobs import Script, failure_of, remember_failure, seconds_of, state_of
 from experiments.reproduce.plans import run_task
 from experiments.reproduce.scheduler import Forecast
@@ -31,11 +31,12 @@ if not arguments.lazy:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a prepared planted corpus and its configs, as an experiment finds it."""
+def here(tmp_path, monkeypatch, corpus_path):
+    """A folder with the small corpus and its configs, as an experiment finds it."""
     shutil.copytree(ROOT / "configs" / "synthetic", tmp_path / "configs" / "synthetic")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "synthetic").symlink_to(corpus_path)
     monkeypatch.chdir(tmp_path)
-    corpora.prepare(corpora.Dataset("synthetic", "synthetic", ("synthetic.left_items=100",)))
     return tmp_path
 
 
@@ -46,28 +47,28 @@ def writer(tmp_path, monkeypatch):
     return Script("text_writer", ("--text", "hello"), "a", tmp_path / "made" / "hello.txt")
 
 
-def test_a_baseline_is_run_once_and_again_when_it_is_another(here):
+def test_states_of_a_run(here):
     task = run_task("baseline", "synthetic", "exact-als", "baseline.sweeps=2", seed=3)
     assert task.output == Path("results/runs/synthetic/exact-als-sweeps-2-seed3")
-    assert task.wanted().baseline.seed == 3
     assert state_of(task) == "new" and seconds_of(task) is None
+    remember_failure(task, "killed")  # before it has written anything
     scheduler.run_all([task])
     assert state_of(task) == "done"
     assert Forecast([task]).seconds(task) == seconds_of(task) > 0
-    other = replace(task, overrides=(*task.overrides, "baseline.gravity=2"))
-    assert state_of(other) == "stale"
-    scheduler.run_all([other])
-    assert (state_of(other), state_of(task)) == ("done", "stale")
+    assert state_of(replace(task, overrides=(*task.overrides, "baseline.gravity=2"))) == "stale"
+    trained = run_task("train", "synthetic", "sogram", seed=3)
+    assert state_of(replace(trained, output=task.output)) == "stale", "a directory of another kind"
+    manifest = task.output / directory.MANIFEST
+    for status, state in (("running", "failed"), ("interrupted", "resume"), ("finished", "done")):
+        write_json(manifest, {**read_json(manifest), "status": status})
+        remember_failure(task, "killed (-9)")
+        assert state_of(task) == state
+    assert failure_of(task) == "killed (-9)"
+    os.unlink(task.output / directory.CONFIG)
+    assert state_of(task) == "stale"
 
 
-def test_a_directory_of_another_kind_is_stale(here):
-    baseline = run_task("baseline", "synthetic", "exact-als", "baseline.sweeps=2", seed=3)
-    scheduler.run_all([baseline])
-    trained = replace(run_task("train", "synthetic", "sogram", seed=3), output=baseline.output)
-    assert state_of(trained) == "stale"
-
-
-def test_a_script_is_done_as_long_as_it_is_the_same(writer):
+def test_states_of_a_script(writer):
     assert state_of(writer) == "new"
     scheduler.run_all([writer])
     assert writer.output.read_text() == "hello"
@@ -93,35 +94,6 @@ def test_a_script_that_fails_or_writes_nothing_fails_the_job(writer):
         scheduler.run_all([lazy])
 
 
-def toy_runs(*settings):
-    small = ("train.epochs=1", "train.batch_size=64", "estimator.gramian_batch_size=64")
-    return [run_task("train", "synthetic", "sogram", *small, *settings, seed=seed) for seed in (0, 1)]
-
-
-def test_a_run_that_diverges_is_remembered_and_the_others_go_on(here, monkeypatch, capfd):
-    monkeypatch.setattr(scheduler.os, "cpu_count", lambda: 1)
-    bad, good = toy_runs("train.learning_rate=1e30")[0], toy_runs()[1]
-    with pytest.raises(scheduler.RunsFailed, match="objective is nan") as failed:
-        scheduler.run_all([bad, good])
-    assert list(failed.value.failures) == [bad]
-    assert (state_of(bad), state_of(good)) == ("failed", "done")
-    assert "objective is nan" in failure_of(bad) and "the others go on" in capfd.readouterr().err
-    again = replace(bad, overrides=(*bad.overrides, "train.learning_rate=0.1"))
-    assert state_of(again) == "stale", "another config may do better"
-
-
-def test_a_run_that_was_killed_is_remembered_and_one_that_was_interrupted_is_not(here):
-    run = toy_runs()[0]
-    remember_failure(run, "killed")  # before it had written anything
-    scheduler.run_all([run])
-    manifest = run.output / directory.MANIFEST
-    for status, state in (("running", "failed"), ("interrupted", "resume"), ("finished", "done")):
-        write_json(manifest, {**read_json(manifest), "status": status})
-        remember_failure(run, "killed (-9)")
-        assert state_of(run) == state
-    assert failure_of(run) == "killed (-9)"
-
-
 def test_what_is_not_known_begins_first(here, monkeypatch):
     """A job that nothing is known of may be the longest."""
     begun = []
@@ -132,12 +104,3 @@ def test_what_is_not_known_begins_first(here, monkeypatch):
              for command in ("train", "baseline")]  # fmt: skip
     scheduler.run_all(tasks)
     assert begun == ["baseline", "train"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("implicit") is None, reason="implicit is not installed")
-def test_implicit_als_is_a_task_too(here):
-    file = Path("configs/synthetic/implicit-als.yaml")
-    file.write_text("data: {path: x}\nbaseline: {name: implicit-als, sweeps: 2, embedding_dim: 4}\n")
-    task = run_task("baseline", "synthetic", "implicit-als", seed=0)
-    scheduler.run_all([task])
-    assert state_of(task) == "done"

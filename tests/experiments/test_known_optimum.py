@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 import torch
 
@@ -56,7 +55,6 @@ SUBTLE = {
         replace(batch, left_importance=1.1 * batch.left_importance), left, right
     ),
 }
-INVISIBLE_IN_F = "Gramians exchanged"  # the minima of both have the same F
 
 
 def mistaken(trainer, mistake):
@@ -92,16 +90,16 @@ def small_config(corpus, name, setting):
     return known_optimum.make_config(corpus, ESTIMATORS[name], setting, *SMALL)
 
 
-@pytest.mark.parametrize("setting", [PAPER, WEIGHTED], ids=lambda setting: setting.title)
 @pytest.mark.parametrize(
-    "name",
+    ("name", "setting"),
     [
-        "exact Gramian",
-        "sampling",
-        "SOGram α=0.1",
-        "control variate α=0.1",
-        "SAGram β=1, per item",
-        "SAGram β=1/n, per item",
+        ("sampling", PAPER),
+        ("exact Gramian", WEIGHTED),
+        ("sampling", WEIGHTED),
+        ("SOGram α=0.1", WEIGHTED),
+        ("control variate α=0.1", WEIGHTED),
+        ("SAGram β=1, per item", WEIGHTED),
+        ("SAGram β=1/n, per item", WEIGHTED),
     ],
 )
 def test_training_ends_within_one_percent_of_the_optimum(one_hot, optima, setting, name):
@@ -110,14 +108,6 @@ def test_training_ends_within_one_percent_of_the_optimum(one_hot, optima, settin
     problem = known_optimum.make_problem(config, one_hot)
     excess = known_optimum.excess(trainer, one_hot, problem, optima[setting])
     assert -1e-6 < excess < 0.01  # below F* would mean that F* is none
-
-
-@pytest.mark.parametrize("mistake", sorted(set(MISTAKES) - {INVISIBLE_IN_F}))
-def test_with_a_mistake_it_ends_elsewhere(one_hot, optima, mistake):
-    config = small_config(one_hot, "sampling", WEIGHTED)
-    trainer = trained(config, one_hot, mistake)
-    problem = known_optimum.make_problem(config, one_hot)
-    assert known_optimum.excess(trainer, one_hot, problem, optima[WEIGHTED]) > 0.02
 
 
 def first_change(corpus, setting, mistake=None):
@@ -164,6 +154,7 @@ def test_starts_that_disagree_are_refused(one_hot):
         known_optimum.optimum(config, one_hot)
 
 
+@pytest.mark.slow
 def test_from_the_script_to_the_section(tmp_path, monkeypatch):
     """One objective, two estimators, one epoch: no run arrives, and the section says so."""
     monkeypatch.chdir(tmp_path)
@@ -188,13 +179,6 @@ def test_from_the_script_to_the_section(tmp_path, monkeypatch):
     changed = {**ESTIMATORS, "sampling": ("name=sampling", "gramian_batch_size=9")}
     monkeypatch.setattr(known_optimum, "ESTIMATORS", changed)
     assert known_optimum.tasks(plan)[0].settings != script.settings
-
-
-def test_a_run_that_never_arrives_counts_as_infinitely_late():
-    rows = [("s", 0.5, "sampling", seed, epoch, 0.01 * seed) for seed, epoch in enumerate((3.0, None, 5.0))]
-    frame = pd.DataFrame(rows, columns=["setting", "optimum", "estimator", "seed", "epoch", "excess"])
-    row = known_optimum.table(frame).iloc[0]
-    assert (row["arrived"], row["epochs"]) == ("2 of 3", "5.0 (3.0 to never)")
 
 
 def test_methods_that_a_setting_cannot_have():

@@ -57,17 +57,6 @@ def test_a_report_replaces_the_last_one_and_only_that(make, tmp_path):
     assert published == before | dict.fromkeys(own, "quick")
 
 
-def test_a_part_stands_beside_the_whole(make, tmp_path):
-    results = tmp_path / "results"
-    write(results / "quick", *REPORT, "scaling/a.csv", "scaling/a.png")
-    write(results / "standard-part", *REPORT, "scaling/a.csv", "scaling/a.png")
-    assert make("PROFILE=quick")[0] == make("PART=standard-part")[0] == 0
-    published = files(results / "reference")
-    own = (*REPORT, "scaling/a.csv", "scaling/a.png")
-    assert {name: published[name] for name in own} == dict.fromkeys(own, "quick")
-    assert {name: published[f"standard-part/{name}"] for name in own} == dict.fromkeys(own, "standard-part")
-
-
 def test_what_to_publish_must_be_named_and_be_there(make, tmp_path):
     write(tmp_path / "results" / "quick", *REPORT)
     for arguments, reason in (((), "name what to publish"), (("PROFILE=paper",), "no report there")):

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.sections import interval, spread
 from experiments.reproduce import rankings
 from experiments.reproduce.items import gramian_error, trade_off
 from experiments.reproduce.jobs import Script
@@ -66,13 +65,6 @@ def test_a_method_is_called_what_its_config_makes_of_it():
     assert labels["wikipedia-fr"][2].startswith("SAGram β=1, per item")
 
 
-def test_intervals_and_spreads():
-    assert interval((1.0, 3.0)) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-3)  # t(1) at .975
-    assert np.isnan(interval((1.0,))).all()
-    assert spread((1.0, 3.0), 2) == "2.00 ± 1.41"
-    assert spread((1.0,), 2) == "1.00"
-
-
 def errors_of(curves, steps=10):
     """One row a step for each α's curve, two seeds of the same."""
     rows = [
@@ -104,12 +96,6 @@ def test_late_and_early_errors():
         "d/SOGram α=0.1/left error B=128": (9.5, 9.5),
         "d/SOGram α=0.1/left early error B=128": (1, 1),
     }
-
-
-def test_runs_are_named_by_what_they_are():
-    first = run_task("train", "enwik8", "sogram", "estimator.alpha=0.01", seed=2)
-    assert first.output.as_posix() == "results/runs/enwik8/sogram-alpha-0.01-seed2"
-    assert first.overrides == ("data.path=data/enwik8", "estimator.alpha=0.01", "train.seed=2")
 
 
 @pytest.mark.parametrize("profile", profiles())

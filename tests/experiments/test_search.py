@@ -46,11 +46,6 @@ def test_every_method_has_the_same_budget_inside_the_ranges(dataset, tmp_path, m
     assert len(outputs) == len(every)
 
 
-def test_fewer_points_are_the_first_of_more():
-    grid = GRIDS["movielens-1m"]
-    assert search.draw(grid, 4) == search.draw(grid, 10)[:4]
-
-
 def test_the_tuning_corpus_is_part_of_the_training_split(tmp_path):
     for name in GRIDS:
         made = tuning(name)

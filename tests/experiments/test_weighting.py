@@ -1,13 +1,10 @@
 """Weighting and baselines: the runs they ask for, and what they say of numbers that are made up."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.points_figure import points_figure
 from experiments.reproduce import rankings
 from experiments.reproduce.items import baselines, weighting
 from experiments.reproduce.plans import Plan
@@ -48,11 +45,6 @@ def test_every_weighting_is_trained_and_solved(plan):
     assert len({task.output for task in tasks}) == len(tasks)
 
 
-def test_a_narrowed_plan_solves_nothing_of_the_corpora_it_leaves_out(plan):
-    (kept,) = {task.output.parent.name for task in weighting.tasks(replace(plan, datasets=("enwik8",)))}
-    assert kept == "enwik8"
-
-
 def test_baselines_share_exact_als_with_the_weighting(plan):
     solved = {task.output: task for task in weighting.tasks(plan) if task.command == "baseline"}
     mine = {task.output: task for task in baselines.tasks(plan)}
@@ -67,18 +59,6 @@ def test_baselines_whose_package_is_missing_are_left_out(plan, monkeypatch):
     assert not [task for task in baselines.tasks(plan) if task.config.stem == "implicit-als"]
     absent = Method("none", "no-such-config")
     assert rankings.tasks(plan, [absent]) == []
-
-
-def test_points_that_never_arrive_are_hollow_and_in_the_frame():
-    frame = pd.DataFrame({"panel": "p", "label": ["a", "a", "b"], "series": "s", "value": [1.0, np.inf, 3.0]})
-    figure = points_figure(frame, "epochs", limit=4)
-    axis = figure.axes[0]
-    markers = [line for line in axis.get_lines() if line.get_marker() not in ("None", "")]
-    assert sorted(float(line.get_xdata()[0]) for line in markers) == [1.0, 3.0, 4 * 1.05]
-    assert [line.get_markerfacecolor() for line in markers].count("white") == 1
-    assert axis.get_xlim()[1] > 4 * 1.05
-    assert [text.get_text() for text in axis.get_yticklabels()] == ["a", "b"]
-    assert axis.get_ylim()[0] > axis.get_ylim()[1], "the first row is on top"
 
 
 def test_effects_of_a_side_are_paired_by_seed():

@@ -57,15 +57,6 @@ def test_a_module_finds_its_folder_its_environment_and_nothing_of_another(here, 
     assert os.environ["GRAMRUN_RAW"] == "2" and capfd.readouterr().out == ""
 
 
-def test_the_number_of_threads_stays_this_processs_own(here, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    run_module("ends", ["well"])
-    assert os.environ["OMP_NUM_THREADS"] == "7"
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    run_module("ends", ["well"])
-    assert "OMP_NUM_THREADS" not in os.environ
-
-
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [("well", 0, ""), ("three", 3, ""), ("words", 1, "no such thing\n"), ("killed", -9, "")],
@@ -77,8 +68,8 @@ def test_how_it_ended(here, how, code, said):
 def test_from_several_threads_none_takes_the_end_of_anothers_process(here):
     """Starting a process looks after the others, and how one ended can be read only once."""
     with ThreadPoolExecutor(6) as pool:
-        ends = list(pool.map(lambda i: run_module("ends", ["three" if i % 5 == 0 else "well"]), range(150)))
-    assert ends == [(3, "") if i % 5 == 0 else (0, "") for i in range(150)]
+        ends = list(pool.map(lambda i: run_module("ends", ["three" if i % 5 == 0 else "well"]), range(40)))
+    assert ends == [(3, "") if i % 5 == 0 else (0, "") for i in range(40)]
 
 
 def test_a_run_has_the_bits_and_the_command_of_python_m_gramrun(tmp_path, corpus_path):
