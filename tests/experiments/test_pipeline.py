@@ -1,21 +1,21 @@
-"""`make reproduce` at toy size: two methods, two seeds, a planted corpus."""
+"""The reproduction's pipeline from end to end at toy size, and how plans are narrowed."""
 
 import argparse
 import json
-import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
-from experiments.reproduce import __main__, corpora, jobs, pipeline, plans, rankings, scheduler
+from experiments.reproduce import __main__, corpora, pipeline, plans
 from gramrun.base.errors import InputError, RunError
 from gramrun.base.files import read_json, write_json
-from gramrun.runs import directory
 
-TOY = corpora.Dataset("toy", "synthetic", settings=("synthetic.left_items=150",))
+TOY = corpora.Dataset("toy", "synthetic", settings=("synthetic.left_items=100", "synthetic.right_items=80"))
 SETTINGS = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 
 
@@ -25,7 +25,9 @@ def toy(tmp_path, monkeypatch):
     config = yaml.safe_load(SETTINGS.read_text())
     config["data"]["path"] = "data/toy"
     config["train"]["epochs"] = 2
+    config["gram_error"]["every"] = 2
     config["evaluation"]["every"] = "1 epoch"
+    shutil.copytree(SETTINGS.parents[1] / "planted-clusters", tmp_path / "configs" / "planted-clusters")
     folder = tmp_path / "configs" / "toy"
     folder.mkdir(parents=True)
     for name in ("sampling", "sogram", "paper-sampling", "paper-sogram", "gram-error"):
@@ -49,73 +51,109 @@ def plans_of(results):
     grids = {
         "corpus_sizes": {},
         "gramian_error": {},
-        "trade_off": {},
-        "map_curves": {"alphas": [0.5, 0.1]},
-        "final_map": {"alphas": [0.5, 0.1]},
+        "map_curves": {"alphas": [0.1]},
+        "final_map": {"alphas": [0.1]},
     }
     return [plans.Plan(item, ("toy",), (0, 1), options, results) for item, options in grids.items()]
 
 
-def test_the_main_job_at_toy_size(toy, capsys):
-    path = pipeline.reproduce(plans_of(toy), "test", toy)
+def long_plans_of(results):
+    """One seed of the items whose runs are their own; scaling asks for its runs in several steps."""
+    grids = {
+        "error_at_scale": {
+            "samples": 500,
+            "learning_rates": [0.05, 0.01],
+            "alphas": [0.1],
+            "steps": 30,
+            "every": 2,
+        },
+        "inner_products": {"gravity": [0.01, 10], "shown": [0.01, 10], "pairs": 200},
+    }
+    found = [plans.Plan(item, ("toy",), (0,), options, results) for item, options in grids.items()]
+    options = {
+        "topics": 4,
+        "epochs": 20,
+        "tolerance": 0.01,
+        "search": {"gravity": [3], "learning_rate": [0.3]},
+        "estimators": {"sampling": ["sampling"]},
+        "grids": [{"items": 200, "dim": 4, "batches": [4], "reference": 0}],
+    }
+    return [*found, plans.Plan("scaling", (), (0,), options, results)]
+
+
+def test_the_pipeline_end_to_end(toy, capsys):
+    """Prepare, run, report, skip what is done, report a part, remember failures, retry, report what is finished."""
+    every = plans_of(toy)
+    path = pipeline.reproduce([*every, *long_plans_of(toy)], "test", toy)
     text = path.read_text()
     assert text.startswith("# Gramian estimation, reproduced (test profile)")
-    assert "| toy |" in text.split("## Corpus sizes")[1]
-    assert "150 × 400" in text
+    assert "| toy |" in text.split("## Corpus sizes")[1] and "100 × 80" in text
     final = text.split("## Final MAP@10")[1].split("\n## ")[0]
-    assert [row.split(" |")[0] for row in final.splitlines() if row.startswith("| S") or row.startswith("| s")] == [
-        "| sampling", "| SOGram α=0.5", "| SOGram α=0.1"
-    ]  # fmt: skip
-    assert {p.relative_to(toy).as_posix() for p in toy.rglob("*.png")} == {
-        f"{name}-toy.png"
-        for name in (
-            "gramian_error/gram-error", "gramian_error/theory", "trade_off/trade-off", "map_curves/map",
-        )
+    assert "\n| sampling |" in final and "\n| SOGram α=0.1 |" in final
+    drawn = {p.relative_to(toy).as_posix() for p in toy.rglob("*.png")}
+    assert drawn == {
+        "gramian_error/gram-error-toy.png", "gramian_error/theory-toy.png", "map_curves/map-toy.png",
+        "error_at_scale/error-at-scale-toy.png", "inner_products/inner-products-toy.png",
+        "inner_products/gravity-toy.png", "scaling/loss_by_batch.png", "scaling/loss_by_error.png",
     }  # fmt: skip
-    page = (toy / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 4
-    verdicts = json.loads((toy / "claims.json").read_text())
-    assert verdicts
-    # What was done is not done again, and items share their runs: 3 methods and a trajectory,
-    # each with two seeds.
+    assert (toy / "report.html").read_text().count("data:image/svg+xml;base64,") == len(drawn)
+    check_scaling(pd.read_csv(toy / "scaling" / "runs.csv"))
+    assert json.loads((toy / "claims.json").read_text())["verdicts"]
+
+    # What is done is not done again; items share their runs.
+    tables = [every[0], every[3]]
     made = times(Path("results"))
-    more = [replace(plans_of(toy)[1], seeds=(0, 5)), replace(plans_of(toy)[0], datasets=("enwik8",))]
-    part, missing = pipeline.with_results([*plans_of(toy), *more])
-    assert part == plans_of(toy)
-    assert missing == {
-        "gramian_error on toy": "1 runs or more are not finished", "corpus_sizes on enwik8": "not prepared"
-    }  # fmt: skip
     (toy / "weighting").mkdir()  # of another report
-    partial = pipeline.reproduce([*plans_of(toy), *more], "test", toy, command="this", finished=True)
+    capsys.readouterr()
+    assert pipeline.reproduce(tables, "test", toy) == path
+    assert "all 4 runs are done" in capsys.readouterr().out
+    assert times(Path("results")) == made and not (toy / "weighting").exists()
+
+    # An interrupted run is resumed.
+    run = Path("results/runs/toy/paper-sampling-seed0")
+    write_json(run / "manifest.json", {**read_json(run / "manifest.json"), "status": "interrupted"})
+    assert pipeline.run_tasks(tables) == {}
+    assert read_json(run / "manifest.json")["status"] == "finished"
+
+    # A report of what is finished goes beside that of the whole profile.
+    text = path.read_text()
+    more = [replace(every[3], seeds=(0, 5)), replace(every[0], datasets=("enwik8",))]
+    part, missing = pipeline.with_results([*tables, *more])
+    assert part == tables
+    assert missing == {
+        "final_map on toy": "2 runs or more are not finished", "corpus_sizes on enwik8": "not prepared"
+    }  # fmt: skip
+    partial = pipeline.reproduce([*tables, *more], "test", toy, command="this", finished=True)
     assert partial == Path("results/test-part/RESULTS.md") and path.read_text() == text
     assert "`this`" in partial.read_text() and "corpus_sizes on enwik8: not prepared" in partial.read_text()
-    assert len({p.parent for p in made}) == 8
-    capsys.readouterr()
-    assert pipeline.reproduce(plans_of(toy), "test", toy) == path
-    assert "all 8 runs are done" in capsys.readouterr().out
-    assert times(Path("results")) == made
-    assert not (toy / "weighting").exists()
 
-
-def test_what_fails_is_told_and_left_out_and_not_tried_again(toy, capsys):
-    sizes, *_, final = plans_of(toy)
+    # A run that diverges is reported, left out and not tried again; the others go on.
     diverging = replace(
-        final, seeds=(0,), options={"alphas": [0.5], "settings": ["train.learning_rate=1e30"]}
+        every[3], seeds=(0,), options={"alphas": [], "settings": ["train.learning_rate=1e30"]}
     )
     for _ in range(2):
-        with pytest.raises(RunError, match="2 runs failed, and results/test/RESULTS.md leaves out"):
-            pipeline.reproduce([sizes, diverging], "test", toy)
-        text = (toy / "RESULTS.md").read_text()
+        with pytest.raises(RunError, match="1 runs failed, and results/test/RESULTS.md leaves out"):
+            pipeline.reproduce([every[0], diverging], "test", toy)
+        text = path.read_text()
         assert "## Corpus sizes" in text and "## Final MAP@10" not in text
-        assert "final_map on toy: 2 runs failed, the first: step" in text
+        assert "final_map on toy: 1 runs failed, the first: step" in text
         made, told = times(Path("results")), capsys.readouterr()
-    assert times(Path("results")) == made and "not tried again: results/runs/toy/paper-s" in told.err
+    assert "not tried again: results/runs/toy/paper-s" in told.err
     assert pipeline.run_tasks([diverging], retry=True)
     assert times(Path("results")) != made
     with pytest.raises(
         RunError, match="nothing to report yet; the first that is missing is final_map on toy"
     ):
         pipeline.reproduce([diverging], "test", toy, finished=True)
+
+
+def check_scaling(frame):
+    exact, sampled = frame["error"]
+    assert exact < 0.1, "the exact Gramian is one gradient step old"
+    assert sampled > exact and frame["rank"].between(1, 4.001).all()
+    assert not list(Path("results/runs").glob("planted-clusters*/*/checkpoints/*.pt")), (
+        "they would fill the disk"
+    )
 
 
 def test_the_command_of_a_part_names_its_arguments(monkeypatch, tmp_path):
@@ -156,49 +194,3 @@ def test_a_corpus_that_cannot_be_had_is_left_out_and_named(toy, monkeypatch, cap
     assert "left out" in capsys.readouterr().err
     with pytest.raises(RunError, match="none of absent could be prepared"):
         pipeline.prepare_all([replace(sizes, datasets=("absent",))])
-
-
-def test_states_of_a_task(toy):
-    corpora.prepare(TOY)
-    config = Path("configs/toy/sogram.yaml")
-    task = jobs.Task("train", config, ("data.path=data/toy",), Path("r"))
-    assert jobs.state_of(task) == "new"
-    scheduler.run_all([task])
-    assert jobs.state_of(task) == "done"
-    other = jobs.Task("train", config, ("data.path=data/toy", "train.seed=3"), Path("r"))
-    assert jobs.state_of(other) == "stale"
-    manifest = Path("r/manifest.json")
-    write_json(manifest, {**read_json(manifest), "status": "interrupted"})
-    assert jobs.state_of(task) == "resume"
-    scheduler.run_all([task])
-    assert jobs.state_of(task) == "done"
-    os.unlink("r/config.yaml")
-    assert jobs.state_of(task) == "stale"
-
-
-def test_runs_are_evaluated_side_by_side_as_one_after_another(toy, monkeypatch):
-    corpora.prepare(TOY)
-    config = Path("configs/toy/sogram.yaml")
-    paths = [Path(f"r{seed}") for seed in (0, 1)]
-    scheduler.run_all(
-        [jobs.Task("train", config, ("data.path=data/toy", f"train.seed={p.name[1]}"), p) for p in paths]
-    )
-    monkeypatch.setattr(rankings, "WORTH_PROCESSES", 1)
-    found = rankings.evaluate(paths)
-    assert found[0] != found[1]
-    assert {"validation", "train"} == set(found[0])
-    for path in paths:
-        (path / directory.EVALUATION).unlink()
-    monkeypatch.setattr(rankings, "WORTH_PROCESSES", 3)
-    again = rankings.evaluate(paths)
-    for result in (*found, *again):
-        for split in result.values():
-            del split["seconds"]
-    assert again == found
-
-
-def test_a_failing_run_fails_the_job_with_its_own_message(toy):
-    corpora.prepare(TOY)
-    task = jobs.Task("train", Path("configs/toy/sogram.yaml"), ("train.batch_size=99999",), Path("r"))
-    with pytest.raises(RunError, match="train.batch_size is 99999"):
-        scheduler.run_all([task])
