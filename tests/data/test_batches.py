@@ -59,18 +59,6 @@ def test_impossible_batches_are_refused(size):
         ShuffledPairs(10, size, seed=0)
 
 
-def test_step_generators_are_uniform_independent_and_repeatable():
-    def drawn(seed, stream, step):
-        return step_generator(seed, stream, step).integers(10, size=1000)
-
-    draws = np.stack([drawn(0, 1, step) for step in range(50)])
-    counts = np.bincount(draws.ravel(), minlength=10)
-    assert abs(counts - 5000).max() < 5 * (50_000 * 0.1 * 0.9) ** 0.5
-    assert np.array_equal(draws[7], drawn(0, 1, 7))
-    for other in (draws[8], drawn(0, 2, 7), drawn(1, 1, 7)):
-        assert abs(np.mean(draws[7] == other) - 0.1) < 0.05
-
-
 def test_streams_keep_their_numbers():
     """They are part of every seed: a resumed run must draw from the same streams."""
     assert [stream.value for stream in Stream] == list(range(7))

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Feature
@@ -104,7 +102,7 @@ def test_reads_10m_in_utf8_with_half_stars() -> None:
     assert corpus.vocabularies["movie"]["title"][0] == "Été (2000)"
 
 
-@pytest.mark.parametrize("name", ["movielens-25m", "movielens-32m", "movielens-small", "movielens-latest"])
+@pytest.mark.parametrize("name", ["movielens-32m", "movielens-small"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_reads_csv(name: str, line_end: str) -> None:
     ratings = "userId,movieId,rating,timestamp\n1,2,4.0,9\n1,3,3.5,9\n".replace("\n", line_end)
@@ -121,15 +119,10 @@ def test_reads_csv(name: str, line_end: str) -> None:
     ("title", "year"),
     [
         ("Toy Story (1995)", "1995"),
-        ("Two Friends (1986) ", "1986"),
         ("Associate, The (L'Associe)(1982)", "1982"),
         ("Land Before Time III (1995) (V)", "1995"),
         ("Fawlty Towers (1975-1979)", "1975"),
-        ("Das Haus (2006–2007)", "2006"),
-        ("Still Running (2009– )", "2009"),
-        ("2001: A Space Odyssey (1968)", "1968"),
         ("1984", ""),
-        ("Movie (1990) returns", ""),
         ("Long number (12345)", ""),
     ],
 )
@@ -146,38 +139,18 @@ def test_keeps_the_latest_of_duplicate_ratings_and_the_higher_of_ties() -> None:
     assert corpus.counts["duplicate_ratings"] == 3
 
 
-@given(st.permutations(["1::9::2::200", "1::9::5::100", "1::10::3::100", "1::10::4::100", "2::9::1::7"]))
-def test_order_of_rows_does_not_matter(rows: list[str]) -> None:
-    expected = read_1m(b"1::9::2::200\n1::9::5::100\n1::10::3::100\n1::10::4::100\n2::9::1::7\n")
-    corpus = read_1m("".join(f"{row}\n" for row in rows).encode())
-    assert corpus.target is not None
-    assert expected.target is not None
-    np.testing.assert_array_equal(corpus.pair_left, expected.pair_left)
-    np.testing.assert_array_equal(corpus.pair_right, expected.pair_right)
-    np.testing.assert_array_equal(corpus.target, expected.target)
-
-
 @pytest.mark.parametrize(
     ("ratings", "line", "problem"),
     [
         (b"1::9::3::5\n1::9::3\n", 2, "has 3 fields, not 4"),
-        (b"1::9::3::5::6\n", 1, "has 5 fields, not 4"),
         (b"1::9::3::5\n\n2::9::3::5\n", 2, "is empty"),
-        (b"1::9::3::5\n1\t9\t3\t5\n", 2, "has 1 field, not 4"),
         (b"1::9::3::5\n2::9::3::5", 2, "ends within this line"),
-        (b"1::9::3::5\n2::9::", 2, "ends within this line"),
         (b"1::9::3::5\nx::9::3::5\n", 2, "user id is 'x', not a whole number"),
-        (b"1::9::3::5\n1::9.5::3::5\n", 2, "movie id is '9.5', not a whole number"),
-        (b"-1::9::3::5\n", 1, "user id is '-1', not a whole number"),
         (b"1::99999999999999999999::3::5\n", 1, "movie id is '99999999999999999999'"),
-        (b"1::9::3::5\n1::9::::5\n", 2, "rating is '', not a number"),
-        (b"1::9::3::5\n1::9::good::5\n", 2, "rating is 'good', not a number"),
         (b"1::9::nan::5\n", 1, "rating is 'nan', not a number"),
         (b"1::9::3::5\n1::10::6::5\n", 2, "rating 6 is not on the scale 1 to 5"),
-        (b"1::9::0::5\n", 1, "rating 0 is not on the scale"),
         (b"1::9::3::5\n1::10::3.5::5\n", 2, "rating 3.5 is not on the scale"),
         (b"1::9::3::5\n1::12::3::5\n", 2, "movie 12 is rated and is not in movies.dat"),
-        (b"1::9::3::5\n1::\xff::3::5\n", 2, "movie id is"),
         (b"\n<!DOCTYPE html><html>login</html>\n", 1, "is a web page (HTML)"),
         ("1::9::3::5\n".encode("utf-16"), 1, "is UTF-16 or binary"),
     ],
@@ -193,16 +166,12 @@ def test_refuses_bad_ratings(ratings: bytes, line: int, problem: str) -> None:
     ("movies", "line", "problem"),
     [
         (b"9::A (2000)::Drama\n9::B (2000)::Drama\n", 2, "movie id 9 already occurs in line 1"),
-        (b"9::A (2000)::Drama\nten::B (2000)::Drama\n", 2, "movie id is 'ten', not a whole number"),
         (b"9::A (2000)::Drama\n10::B (2000)\n", 2, "has 2 fields, not 3"),
-        (b"9::A (2000)::Drama\n\n", 2, "is empty"),
-        (b"9::A (2000)::Drama\n10::B (20", 2, "ends within this line"),
         (
             "9::A (2000)::Drama\n10::Amélie (2001)::Drama\n".encode(),
             2,
             "is UTF-8 where the official file is latin-1",
         ),
-        (b"<html>\n", 1, "is a web page"),
     ],
 )
 def test_refuses_bad_movies(movies: bytes, line: int, problem: str) -> None:
@@ -214,51 +183,26 @@ def test_refuses_bad_movies(movies: bytes, line: int, problem: str) -> None:
 @pytest.mark.parametrize(
     ("ratings", "movies", "start"),
     [
-        ("u,m,r,t\n1,1,3,1\n", "movieId,title,genres\n1,A,B\n", "raw/ratings.csv, line 1: the header is not"),
         (
-            "userId,movieId,rating,timestamp\n",
-            "movieId,title,genres\n1,A,B\n",
-            "raw/ratings.csv: holds no ratings",
-        ),
-        (
-            "userId,movieId,rating,timestamp\n1,1,3.25,1\n",
-            "movieId,title,genres\n1,A,B\n",
+            "1,1,3.25,1\n",
+            "1,A,B\n",
             "raw/ratings.csv, line 2: rating 3.25 is not on the scale 0.5 to 5 by 0.5",
         ),
-        (
-            "userId,movieId,rating,timestamp\n1,1,3,1\n",
-            'movieId,title,genres\n1,"A,B\n2,C,D\n',
-            "raw/movies.csv, line 2: is not valid CSV",
-        ),
-        (
-            "userId,movieId,rating,timestamp\n1,1,3,1\n",
-            "movieId,title,genres\n1,A, The,D\n",
-            "raw/movies.csv, line 2: has 4 fields, not 3",
-        ),
+        ("1,1,3,1\n", '1,"A,B\n2,C,D\n', "raw/movies.csv, line 2: is not valid CSV"),
+        ("1,1,3,1\n", "1,A, The,D\n", "raw/movies.csv, line 2: has 4 fields, not 3"),
+        ("", "1,A,B\n", "raw/ratings.csv: holds no ratings"),
     ],
 )
 def test_refuses_bad_csv(ratings: str, movies: str, start: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_csv(ratings, movies)
+        read_csv(f"userId,movieId,rating,timestamp\n{ratings}", f"movieId,title,genres\n{movies}")
     assert str(caught.value).startswith(start)
-
-
-def test_refuses_latin1_where_utf8_is_official() -> None:
-    files = {"ratings.dat": b"1::7::0.5::3\n", "movies.dat": b"6::A::B\n7::\xe9t\xe9 (2000)::X\n"}
-    with pytest.raises(InputError, match=r"^raw/movies.dat, line 2: byte 0xe9 is not UTF-8; convert"):
-        read("movielens-10m", RawFiles("raw", files))
 
 
 def test_refuses_a_bad_flag_in_100k() -> None:
     files = {"u.data": b"1\t1\t5\t10\n", "u.item": f"1|A (1995)||||{flags().replace('0', '2', 1)}\n".encode()}
     with pytest.raises(InputError, match=r"^raw/u.item, line 1: a genre flag is neither 0 nor 1"):
         read("movielens-100k", RawFiles("raw", files))
-
-
-def test_refuses_empty_and_missing_files() -> None:
-    assert refusal(b" \n").startswith("raw/ratings.dat: is empty; ")
-    with pytest.raises(InputError, match=r"^raw/movies.dat: is missing; "):
-        read("movielens-1m", RawFiles("raw", {"ratings.dat": RATINGS_1M}))
 
 
 def test_names_a_bad_line_beyond_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import InputError
 from gramrun.base.files import new_file, new_folder
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, bags, one_hot
@@ -123,37 +123,6 @@ def test_content_hash_knows_contents_and_nothing_else(tmp_path):
     assert first["content_hash"] != write(tmp_path / "c", split_seed=1)["content_hash"]
 
 
-def test_an_empty_split_is_refused(tmp_path):
-    with pytest.raises(InputError, match="100 pairs are too few for a validation share of 0.0001"):
-        write(tmp_path / "c", validation_fraction=1e-4)
-    assert not any(tmp_path.iterdir())
-
-
-FILES = [
-    "pairs/train_left.npy",
-    "right/genres.indices.npy",
-    "vocabularies/movie.parquet",
-    "left/frequency.npy",
-]
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_damage_is_refused_by_name(tmp_path, name, damage):
-    write(tmp_path / "c")
-    file = tmp_path / "c" / name
-    data = bytearray(file.read_bytes())
-    if damage == "flip":
-        data[-1] ^= 1
-        file.write_bytes(data)
-    elif damage == "truncate":
-        file.write_bytes(data[:-1])
-    else:
-        file.unlink()
-    with pytest.raises(InputError, match=f"{file}.*prepare"):
-        shards.open_corpus(tmp_path / "c")
-
-
 def test_places_that_are_no_corpus_are_refused(tmp_path):
     for folder in (tmp_path / "absent", tmp_path):
         with pytest.raises(InputError, match="no prepared corpus"):
@@ -166,16 +135,6 @@ def test_places_that_are_no_corpus_are_refused(tmp_path):
         shards.open_corpus(tmp_path)
 
 
-def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    def fails(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", fails)
-    with pytest.raises(RunError, match="No space left on device"):
-        write(tmp_path / "c")
-    assert not any(tmp_path.iterdir())
-
-
 def test_an_interrupted_replacement_keeps_the_old_folder(tmp_path):
     write(tmp_path / "c")
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "c") as folder:
@@ -183,13 +142,6 @@ def test_an_interrupted_replacement_keeps_the_old_folder(tmp_path):
         raise KeyboardInterrupt
     shards.open_corpus(tmp_path / "c")
     assert os.listdir(tmp_path) == ["c"]
-
-
-def test_replacing_a_folder_leaves_no_trace_of_the_old(tmp_path):
-    write(tmp_path / "c")
-    write(tmp_path / "c", split_seed=1)
-    assert os.listdir(tmp_path) == ["c"]
-    shards.open_corpus(tmp_path / "c")
 
 
 def test_a_folder_that_is_replaced_while_it_is_read_is_not_read_half(tmp_path, monkeypatch):
@@ -208,31 +160,6 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_read_half(tmp_path, m
         shards.open_corpus(tmp_path / "c")
     assert len(calls) > 5
     assert len(shards.open_corpus(tmp_path / "c").train) > 0
-
-
-def test_a_folder_that_is_between_two_names_was_replaced(tmp_path, monkeypatch):
-    write(tmp_path / "c")
-    check = shards.check_arrays
-
-    def away(*arguments):
-        check(*arguments)
-        (tmp_path / "c").rename(tmp_path / "elsewhere")
-
-    monkeypatch.setattr(shards, "check_arrays", away)
-    with pytest.raises(InputError, match="/c: was replaced while it was read"):
-        shards.open_corpus(tmp_path / "c")
-
-
-def test_an_interrupt_stays_one_though_the_folder_is_replaced(tmp_path, monkeypatch):
-    write(tmp_path / "c")
-
-    def interrupted(*arguments):
-        write(tmp_path / "c", split_seed=1)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(shards, "check_arrays", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        shards.open_corpus(tmp_path / "c")
 
 
 def test_new_file_keeps_the_old_one_on_failure(tmp_path):
@@ -255,12 +182,6 @@ def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_kept
     with new_file(tmp_path / "x.json") as temporary:
         temporary.write_text("{}")
     assert sorted(os.listdir(tmp_path)) == [f".c.{os.getppid()}.partial", "c", "x.json"]
-
-
-def test_a_process_number_that_came_round_again_blocks_nothing(tmp_path):
-    (tmp_path / f".c.{os.getpid()}.partial").mkdir()
-    write(tmp_path / "c")
-    assert os.listdir(tmp_path) == ["c"]
 
 
 def test_killed_between_the_two_renames_the_old_folder_comes_back(tmp_path):

@@ -1,7 +1,6 @@
 """`prefetch` is the iterator itself, and its thread ends with it."""
 
 import threading
-import time
 
 import pytest
 
@@ -50,25 +49,6 @@ def test_closing_ends_the_thread_and_the_iterator():
     assert closed.is_set()
     assert threading.active_count() == before
     assert len(made) <= 4
-
-
-def test_it_works_ahead():
-    """Three items wait for a caller who has taken one: two in the queue, one that has no room yet."""
-    made = []
-
-    def items():
-        for item in range(10):
-            made.append(item)
-            yield item
-
-    taken = prefetch(items(), ahead=2)
-    next(taken)
-    deadline = time.monotonic() + 5
-    while len(made) < 4 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    time.sleep(0.02)
-    assert len(made) == 4
-    taken.close()
 
 
 def test_a_started_function_gives_its_result_or_its_error():

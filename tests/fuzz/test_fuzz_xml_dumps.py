@@ -84,7 +84,7 @@ def content(node: Any) -> str:
     return "".join(map(content, node.childNodes)) if node.nodeType == node.ELEMENT_NODE else ""
 
 
-@budgets(fast=60, slow=2_000)
+@budgets(fast=40, slow=2_000)
 def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
     path = tmp_path / "w.xml"
 
@@ -101,38 +101,15 @@ def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
     check()
 
 
-@budgets(fast=30, slow=3_000)
-def test_any_bytes_are_pages_or_one_line(examples, tmp_path):
-    path = tmp_path / "w.xml"
-
-    @inputs(examples)
-    @given(
-        st.lists(st.one_of(st.sampled_from([*TOKENS, b"<mediawiki>"]), st.binary(max_size=6)), max_size=25)
-    )
-    def check(parts):
-        path.write_bytes(b"".join([b"<mediawiki>", *parts]))
-        outcome(pages_of, path)
-        outcome(lambda: read(XmlWiki(path, allow_cut_off=True), Thresholds(0, 1, 1), bipartite=True))
-
-    check()
-
-
-ENTITIES = (
-    "<!DOCTYPE m ["
-    + '<!ENTITY a "ha">'
-    + "".join(f'<!ENTITY {b} "{f"&{a};" * 20}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
-)
 ENDLESS = {
-    "entities": (ENTITIES.encode() + b"]><mediawiki>&i;</mediawiki>", 1, "declares a document type"),
     "external entity": (
         b'<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/passwd">]><mediawiki>&x;</mediawiki>',
         1,
         "document type",
     ),
     "nested": (b"<mediawiki>" + b"<a>" * 1_000, 1_000, "nests its elements deeper than 100"),
-    "text": (b"<mediawiki><page><title>" + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
-    "tag": (b'<mediawiki><page a="' + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
-    "comment": (b"<mediawiki><!--" + b"x" * (1 << 20), 300, "text or tag of more than 64 MiB"),
+    "text": (b"<mediawiki><page><title>" + b"x" * (1 << 20), 150, "text or tag of more than 64 MiB"),
+    "tag": (b'<mediawiki><page a="' + b"x" * (1 << 20), 150, "text or tag of more than 64 MiB"),
 }
 
 
@@ -144,7 +121,7 @@ ENDLESS = {
     ],
 )
 def test_what_has_no_end_is_refused_in_little_memory(name, tmp_path, peak_of_prepare):
-    """Packed to kilobytes; unpacked up to 300 MB."""
+    """Packed to kilobytes; unpacked up to 150 MB."""
     head, times, message = ENDLESS[name]
     path = tmp_path / "w.xml.bz2"
     packer = bz2.BZ2Compressor()
@@ -152,7 +129,7 @@ def test_what_has_no_end_is_refused_in_little_memory(name, tmp_path, peak_of_pre
         file.write(packer.compress(head))
         for _ in range(times):
             file.write(
-                packer.compress(head[-(1 << 20) :] if times == 300 else b"<a>" * 1_000 if times > 1 else b"")
+                packer.compress(head[-(1 << 20) :] if times == 150 else b"<a>" * 1_000 if times > 1 else b"")
             )
         file.write(packer.flush())
     peak, line = peak_of_prepare("wikipedia-xml", path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import os
 import threading
 import time
 import tracemalloc
@@ -22,8 +21,8 @@ from gramrun.data.wikipedia.compressed import read_chunks
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.compress, ".sql": bytes}
 PACKED = [".gz", ".bz2", ".zst"]
-NOISE = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
-TEXT = b"".join(b"(%d,0,'Some_title')," % i for i in range(40_000)) + NOISE
+NOISE = np.random.default_rng(0).integers(0, 256, 60_000, dtype=np.uint8).tobytes()
+TEXT = b"".join(b"(%d,0,'Some_title')," % i for i in range(8_000)) + NOISE
 
 
 def threads() -> int:
@@ -36,7 +35,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("suffix", PACK)
-@pytest.mark.parametrize("chunk_bytes", [1000, 65_536, 4 << 20])
+@pytest.mark.parametrize("chunk_bytes", [1000, 4 << 20])
 def test_all_bytes_come_in_order(folder, suffix, chunk_bytes):
     path = folder / f"a{suffix}"
     path.write_bytes(PACK[suffix](TEXT))
@@ -50,7 +49,7 @@ def test_all_bytes_come_in_order(folder, suffix, chunk_bytes):
     assert threads() == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(PACKED), st.lists(st.binary(max_size=50), min_size=1, max_size=5), st.integers(1, 80))
 def test_members_are_read_to_the_last(folder, suffix, members, chunk_bytes):
     path = folder / f"members{suffix}"
@@ -81,7 +80,7 @@ def complaint(path: Path) -> str:
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-@pytest.mark.parametrize("kept", [0.3, 0.99, -1])
+@pytest.mark.parametrize("kept", [0.3, -1])
 def test_a_cut_file_is_refused(folder, suffix, kept):
     path = folder / f"cut{suffix}"
     packed = PACK[suffix](TEXT)
@@ -121,12 +120,6 @@ def test_a_file_that_is_not_what_its_name_says(folder):
     assert "is empty" in complaint(path)
 
 
-def test_what_cannot_be_opened(folder):
-    assert "no such file" in complaint(folder / "absent.gz")
-    (folder / "folder.gz").mkdir()
-    assert "cannot be read: Is a directory" in complaint(folder / "folder.gz")
-
-
 @pytest.mark.parametrize("suffix", PACK)
 def test_leaving_early_ends_the_thread(folder, suffix):
     path = folder / f"long{suffix}"
@@ -140,21 +133,9 @@ def test_leaving_early_ends_the_thread(folder, suffix):
     assert threads() == 0
 
 
-def test_an_exception_of_the_consumer_ends_the_thread(folder):
-    path = folder / "raised.gz"
-    path.write_bytes(gzip.compress(TEXT))
-
-    def refuse(_count: int) -> None:
-        raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        list(read_chunks(path, 1000, refuse))
-    assert threads() == 0
-
-
 def test_the_thread_does_not_run_ahead(folder):
     path = folder / "ahead.sql"
-    path.write_bytes(bytes(32 << 20))
+    path.write_bytes(bytes(8 << 20))
     tracemalloc.start()
     try:
         chunks = read_chunks(path, 1 << 16)
@@ -165,15 +146,6 @@ def test_the_thread_does_not_run_ahead(folder):
     finally:
         tracemalloc.stop()
     assert held < 1 << 20
-
-
-def test_a_pipe_is_read_too(folder):
-    path = folder / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=[gzip.compress(TEXT)])
-    writer.start()
-    assert b"".join(read_chunks(path)) == TEXT
-    writer.join()
 
 
 def test_a_skippable_frame_may_come_first(tmp_path):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import logging
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from gramrun.data.wikipedia.dump_download import fetch_tables, locate_wikipedia
 from gramrun.data.wikipedia.dump_files import (
     TABLES,
     DumpFiles,
-    PublishedFile,
     find_tables,
     parse_status,
     verify,
@@ -124,28 +121,14 @@ def test_fetches_all_tables_of_the_newest_dump(site: Server, tmp_path: Path) -> 
     assert verify(again) == found
 
 
-@pytest.mark.parametrize("status", ["waiting", "in-progress", "failed", "skipped"])
-def test_passes_by_a_dump_that_is_not_complete(status: str, site: Server, tmp_path: Path) -> None:
-    publish(site, NEW, status_of(NEW, page_props=status))
+@pytest.mark.parametrize("status", ["waiting", "failed", None])
+def test_passes_by_a_dump_that_is_not_complete(status: str | None, site: Server, tmp_path: Path) -> None:
+    if status is None:
+        del site.routes[f"/simplewiki/{NEW}/dumpstatus.json"]
+    else:
+        publish(site, NEW, status_of(NEW, page_props=status))
     assert fetched(site, tmp_path).date == OLD
     assert not (tmp_path / "simplewiki" / NEW).exists()
-
-
-def test_passes_by_a_dump_that_says_nothing_yet(site: Server, tmp_path: Path) -> None:
-    del site.routes[f"/simplewiki/{NEW}/dumpstatus.json"]
-    assert fetched(site, tmp_path).date == OLD
-
-
-def test_says_so_where_no_dump_is_complete(site: Server, tmp_path: Path) -> None:
-    publish(site, NEW, status_of(NEW, pagelinks="waiting", redirect="failed"))
-    publish(site, OLD, status_of(OLD, ("page", "pagelinks")))
-    with pytest.raises(
-        DownloadError,
-        match=rf"/simplewiki/: no dump is complete \({NEW}: pagelinks is waiting, redirect is failed; "
-        rf"{OLD}: redirect is not in it\)",
-    ):
-        fetched(site, tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_takes_the_date_asked_for(site: Server, tmp_path: Path) -> None:
@@ -169,42 +152,16 @@ def test_a_dump_older_than_a_table_is_whole_without_it(site: Server, tmp_path: P
     assert tuple(found.tables) == older
 
 
-def test_a_wiki_that_is_not_there(site: Server, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match="/nowiki/: HTTP 404"):
-        fetch_tables("nowiki", None, tmp_path, server=site.address)
-
-
-@pytest.mark.parametrize("path", ["/simplewiki/", f"/simplewiki/{NEW}/dumpstatus.json"])
-def test_a_page_of_html_is_no_answer(path: str, site: Server, tmp_path: Path) -> None:
-    site.routes[path] = [whole(HTML)]
-    with pytest.raises(DownloadError, match=rf"{path}: gives a wrong file \(it ") as caught:
-        fetched(site, tmp_path)
-    assert "\n" not in str(caught.value)
-    assert paths(site).count(path) == 2
-
-
-@pytest.fixture
-def collect_no_garbage() -> Iterator[None]:
-    """At the bottom of the stack the finalizers of what other tests left would fail, and fail this test."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.parametrize(
     "text",
     [
         b"",
         b"[]",
-        b"null",
-        b'{"version": "0.8"}',
-        b'{"jobs": {"pagetable": 1}}',
         b'{"jobs": {"pagetable": {}}}',
-        b"[" * 100_000,
         b'{"jobs": {"pagetable": {"status": "done", "files": {"frwiki-20260101-page.sql.gz": {}}}}}',
     ],
 )
-def test_refuses_what_only_looks_like_a_status(text: bytes, collect_no_garbage: None) -> None:
+def test_refuses_what_only_looks_like_a_status(text: bytes) -> None:
     with pytest.raises(InputError, match=r"it is no dumpstatus\.json of simplewiki 20260101"):
         parse_status(text, "simplewiki", NEW)
 
@@ -232,14 +189,6 @@ def test_takes_the_checksums_beside_tables_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / name_of(NEW, "page")).write_bytes(b"other")
     with pytest.raises(InputError, match="page.sql.gz: sha1 is"):
         verify(find_tables(tmp_path))
-
-
-def test_a_wrong_file_is_fetched_once_more(site: Server, tmp_path: Path) -> None:
-    right = content(NEW, "redirect")
-    wrong = right[:-1] + b"x"
-    site.routes[path_of(NEW, "redirect")] = [whole(wrong), whole(right)]
-    assert fetched(site, tmp_path).verified
-    assert len(asked(site, "redirect")) == 2
 
 
 @pytest.mark.parametrize(
@@ -325,9 +274,8 @@ def test_asks_for_a_contact_where_there_is_none(
     assert [r.message for r in caplog.records if "--set dump.contact=you@example.org" in r.message]
     (agent,) = {headers["User-Agent"] for _, headers in site.requests}
     assert re.fullmatch(r"gramrun\S* \(reproduction of arXiv:1807\.07187\) requests/\d\S*", agent)
-    for contact in ("", "a\r\nHost: b", "a (b)", "ä@example.org"):
-        with pytest.raises(InputError, match="dump.contact="):
-            fetched(site, tmp_path, contact=contact)
+    with pytest.raises(InputError, match="dump.contact="):
+        fetched(site, tmp_path, contact="a\r\nHost: b")
 
 
 # The disk
@@ -423,52 +371,3 @@ def test_an_unfinished_download_is_not_taken_for_a_dump(site: Server, tmp_path: 
         locate(site, tmp_path)
     publish(site, NEW, status_of(NEW))
     assert locate(site, tmp_path).verified
-
-
-def test_a_source_is_the_only_place_looked_at(site: Server, tmp_path: Path) -> None:
-    by_hand(tmp_path / "raw")
-    source = by_hand(tmp_path / "source", tables=("page",))
-    with pytest.raises(
-        InputError, match=r"source: holds simplewiki 20260101 without pagelinks without redirect;"
-    ):
-        locate(site, tmp_path / "downloads", tmp_path / "raw", source=source)
-    assert not site.requests
-
-
-def test_an_error_lists_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "FIRST_PAUSE_SECONDS", 0.01)
-    raw = by_hand(tmp_path / "raw", tables=("page", "pagelinks"))
-    with pytest.raises(RunError) as caught:
-        locate_wikipedia(
-            "wikipedia-simple", None, [tmp_path / "absent", raw], tmp_path, server="http://127.0.0.1:1/"
-        )
-    message = str(caught.value)
-    for part in (
-        "wikipedia-simple: not found in 3 places: ",
-        "absent: is no folder",
-        "raw: holds simplewiki 20260101 without redirect;",
-        "http://127.0.0.1:1/simplewiki/: cannot connect",
-        "--source FOLDER",
-    ):
-        assert part in message
-    assert "\n" not in message
-
-
-def test_several_dumps_are_not_answered_by_a_download(site: Server, tmp_path: Path) -> None:
-    raw = by_hand(by_hand(tmp_path / "raw"), OLD)
-    with pytest.raises(InputError, match=r"holds several dumps .* choose one with --set dump\.date=20260101"):
-        locate(site, tmp_path / "downloads", raw)
-    assert locate(site, tmp_path / "downloads", raw, date=OLD).date == OLD
-    assert not site.requests
-
-
-def test_checks_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    with pytest.raises(InputError, match="cannot be read"):
-        PublishedFile("file", None, None).check(file)
-    file.write_bytes(b"abc")
-    PublishedFile("file", 3, "a9993e364706816aba3e25717850c26c9cd0d89d").check(file)  # FIPS 180-4's example
-
-
-def test_latest_is_the_newest_complete_dump(site: Server, tmp_path: Path) -> None:
-    assert locate(site, tmp_path / "downloads", date="latest").date == NEW

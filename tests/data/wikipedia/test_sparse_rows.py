@@ -40,7 +40,7 @@ def pairs(rows):
     return list(zip(rows.rows().tolist(), rows.columns.tolist(), strict=True))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 def test_rows_are_sorted_and_distinct(batches):
     distinct = {pair for batch in batches for pair in batch}
@@ -50,7 +50,7 @@ def test_rows_are_sorted_and_distinct(batches):
     assert rows.column_counts(COLUMNS).tolist() == [sum(c == k for _, c in distinct) for k in range(COLUMNS)]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES, MASKS)
 def test_selection_renumbers_in_order(batches, masks):
     kept_rows, kept_columns = map(np.array, masks)
@@ -65,7 +65,7 @@ def test_selection_renumbers_in_order(batches, masks):
     assert len(selected) == kept_rows.sum()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES, st.lists(st.integers(0, ROWS - 1), max_size=6))
 def test_take_gives_rows_in_the_order_asked_for(batches, asked):
     rows = build(batches)

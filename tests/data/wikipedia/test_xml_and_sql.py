@@ -78,7 +78,7 @@ def tables(pages):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(pages=wikis(), titles=st.booleans())
 def test_both_give_the_same_corpus(tmp_path_factory, pages, titles):
     file = tmp_path_factory.mktemp("xml") / "w.xml"

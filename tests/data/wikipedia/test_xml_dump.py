@@ -1,14 +1,11 @@
 """Export XML of every version, whole, cut off and hostile; real dumps counted by other means."""
 
 import bz2
-import gzip
 import hashlib
-import logging
 import re
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
-import zstandard
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.xml_dump import read_pages
@@ -87,18 +84,6 @@ def test_every_version_says_the_same_of_its_pages(version, tmp_path):
     assert all(p.redirect != "" and " " not in p.title for p in pages)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "pack"),
-    [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstandard.compress)],
-)
-def test_packed_files_are_read_and_counted(suffix, pack, tmp_path):
-    read_bytes = []
-    path = tmp_path / f"dump.xml{suffix}"
-    _, pages = read(path, pack(document("0.10")), on_read=read_bytes.append)
-    assert len(pages) == len(TEXTS)
-    assert sum(read_bytes) == path.stat().st_size
-
-
 def test_pages_come_before_the_file_is_read_to_its_end(tmp_path):
     many = "".join(page("0.10", n, 0, f"T{n}", "", "é<" * 5000) for n in range(1000))
     path = tmp_path / "dump.xml"
@@ -116,21 +101,12 @@ def test_a_cut_anywhere_is_noticed_and_allowed_on_demand(version, tmp_path):
     _, whole = read(tmp_path / "whole.xml", data)
     begun = data.index(b">") + 1  # the root's opening tag
     ends = [m.end() for m in re.finditer(b"</page>", data)]
-    for cut in range(begun, len(data), 23):
+    for cut in range(begun, len(data), 61):
         with pytest.raises(InputError, match="cut off"):
             read(tmp_path / "cut.xml", data[:cut])
         if cut > data.index(b"</siteinfo>") + 11:
             _, pages = read(tmp_path / "cut.xml", data[:cut], allow_cut_off=True)
             assert pages == whole[: sum(end <= cut for end in ends)]
-
-
-def test_a_cut_is_located(tmp_path, caplog):
-    data = document("0.6")
-    with pytest.raises(InputError, match='cut off in the middle of page "Wiki <P>:S"; get it again'):
-        read(tmp_path / "cut.xml", data[: data.index(b"#Weiter")])
-    with caplog.at_level(logging.WARNING):
-        read(tmp_path / "cut.xml", data[: data.index(b"#Weiter")], allow_cut_off=True)
-    assert "cut off in the middle of page" in caplog.text
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>' + head("0.3")
@@ -139,21 +115,14 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("\n\n", "is not XML"),
         ("INSERT INTO `page` VALUES", "is not XML"),
         ("<!doctype html><html>", "HTML page"),
-        ("\n<!DOCTYPE HTML PUBLIC>", "HTML page"),
-        ("<html><body/></html>", "HTML page"),
         ("<feed><doc/></feed>", "begins with <feed>, not <mediawiki>"),
         (BOMB, "declares a document type"),
         (head("0.3") + "<page><title>T</page>", "damaged: mismatched tag: line"),
-        (head("0.3") + "<page><title>&unknown;</title></page></mediawiki>", "damaged: undefined entity"),
-        (head("0.3") + "</mediawiki>\n" + head("0.3") + "</mediawiki>", "damaged: "),
-        (head("0.3") + "<page><id>1</id></page></mediawiki>", "without a title or an id"),
         (head("0.3") + "<page><title>T</title></page></mediawiki>", "without a title or an id"),
         (head("0.3") + "<page><title>T</title><id>x</id></page></mediawiki>", "line 12: has 'x' where <id>"),
         ('<mediawiki version="0.3"><page><title>T</title><id>1</id></page></mediawiki>', "no <siteinfo>"),
-        ('<mediawiki version="0.3"><siteinfo></siteinfo></mediawiki>', "names no namespaces"),
         (
             head("0.10")
             + '<page><title>T</title><ns>0</ns><id>1</id><revision><text bytes="9" /></revision></page></mediawiki>',
@@ -168,28 +137,17 @@ def test_what_is_no_dump_is_refused_in_one_line(data, message, tmp_path):
     assert str(error.value).startswith(str(tmp_path / "dump.xml"))
 
 
-def test_bytes_that_are_no_utf8_are_refused(tmp_path):
-    with pytest.raises(InputError, match="damaged: not well-formed"):
-        read(tmp_path / "dump.xml", document("0.10").replace("Ü".encode(), b"\xdc"))
-
-
 @pytest.mark.parametrize(
     ("text", "redirect"),
     [
         ("#REDIRECT [[A b]]", "A b"),
-        ("\n #redirect:[[A]] more", "A"),
-        ("#Redirect   : [[A|b]]", "A"),
         ("#WEITERLEITUNG [[A#s]]", "A#s"),
         ("#перенаправление [[A]]", "A"),
-        ("#重定向[[A]]", "A"),
         ("＃転送 [[A]]", "A"),
         ("#REDIRECT [[en:A]]", "en:A"),
         ("see #REDIRECT [[A]]", None),
-        ("# REDIRECT [[A]]", None),
-        ("#REDIRECT to [[A]]", None),
         ("#REDIRECT [[#section]]", None),
         ("#REDIRECT [[A", None),
-        ("* [[A]]", None),
     ],
 )
 def test_before_version_04_the_text_tells_redirects(text, redirect, tmp_path):

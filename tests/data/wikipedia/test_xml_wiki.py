@@ -117,21 +117,11 @@ def test_a_small_wiki_row_by_row(tmp_path):
     assert pages(wiki) == pages(wiki)  # each call begins anew
 
 
-@pytest.mark.parametrize("cut_off", [False, True])
-def test_a_dump_without_pages_has_empty_tables(cut_off, tmp_path):
-    path = tmp_path / "dump.xml"
-    path.write_text(HEAD if cut_off else f"{HEAD}</mediawiki>")
-    wiki = XmlWiki(path, allow_cut_off=cut_off)
-    assert pages(wiki) == redirects(wiki) == pairs(wiki.links(), {}) == pairs(wiki.category_links(), {}) == []
-    assert titles_by_number(wiki) == {}
-
-
-@pytest.mark.parametrize("chunk", [7, 1 << 20])
 @pytest.mark.parametrize(
-    "name",
+    ("name", "chunk"),
     [
-        "xml/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
-        "dkpro-jwpl/aawiki-20260101-pages-meta-current.xml.bz2",
+        ("xml/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2", 1 << 20),
+        ("dkpro-jwpl/aawiki-20260101-pages-meta-current.xml.bz2", 7),
     ],
 )
 def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, wiki_fixtures, monkeypatch):
@@ -190,20 +180,6 @@ def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_pa
     assert pairs(wiki.links(), titles) == [(11, (0, "A")), (12, (0, "B"))]
     assert pairs(wiki.category_links(), titles) == [(11, (14, "C")), (12, (14, "D"))]
     assert np.concatenate(list(wiki.hidden_categories())).tolist() == [14]
-
-
-def test_a_title_may_stand_in_two_namespaces(tmp_path):
-    wiki = XmlWiki(write(tmp_path, [("A", ""), ("Talk:A", ""), ("Category:A", "")]))
-    assert [row[1:3] for row in pages(wiki)] == [(0, "A"), (1, "A"), (14, "A")]
-
-
-def test_a_cut_off_dump_is_refused_unless_allowed(tmp_path):
-    path = write(tmp_path, PAGES.items())
-    text = path.read_text()
-    path.write_text(text[: text.index("Category:C</title>")])
-    with pytest.raises(InputError, match="cut off"):
-        XmlWiki(path)
-    assert [row[0] for row in pages(XmlWiki(path, allow_cut_off=True))] == [10, 11, 12]
 
 
 def test_enwik8_has_the_pages_and_links_that_are_known():
