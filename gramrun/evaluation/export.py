@@ -1,8 +1,9 @@
 """``gramrun export``: write the embeddings of all items of a side to one file.
 
     .parquet   a row for each item: item (its number), id (in the raw data), the other columns of the
-               vocabulary (title, year, ...), embedding (list of k float32); metadata ``gramrun``: origin,
-    JSON .npy       float32, shape (items, k), in the order of item numbers
+               vocabulary (title, year, ...), embedding (list of k float32); metadata ``gramrun``: the
+               origin as JSON
+    .npy       float32, shape (items, k), in the order of item numbers
     .npz       embeddings: the same array; ids: text, shape (items,); origin: JSON text
 
 A file appears complete or not at all. Parquet and .npy files are written in chunks; .npz needs all embeddings
