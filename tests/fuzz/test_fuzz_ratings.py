@@ -227,5 +227,5 @@ def test_a_zip_of_zeros_is_refused_before_it_is_unpacked(tmp_path, peak_of_prepa
                 stream.write(bytes(1 << 20))
     assert path.stat().st_size < 1 << 20
     peak, line = peak_of_prepare("movielens-1m", path)
-    assert "would unpack from" in line
+    assert "has more than 67,108,864 bytes" in line
     assert peak < 500 << 20
