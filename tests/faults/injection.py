@@ -28,10 +28,17 @@ from gramrun.data import shards
 CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 BASELINE = CONFIG.with_name("exact-als.yaml")
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["gramrun.cli", "gramrun.training.loop", "gramrun.training.gram_error", "gramrun.evaluation.baselines.run", "gramrun.data.preparation",
-     "gramrun.runs.figures", "torch._dynamo", "injection"]
-)  # fmt: skip
+PRELOADED = (
+    "gramrun.cli",
+    "gramrun.training.loop",
+    "gramrun.training.gram_error",
+    "gramrun.evaluation.baselines.run",
+    "gramrun.data.preparation",
+    "gramrun.runs.figures",
+    "torch._dynamo",
+    "injection",
+)
+PROCESSES.set_forkserver_preload(list(PRELOADED))
 
 # Keys whose values depend on the clock, the command or the state of the checkout.
 _VOLATILE = ("git_commit", "second", "started", "finished", "stopped", "command", "files", "checksum")
