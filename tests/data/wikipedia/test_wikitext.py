@@ -9,9 +9,10 @@ import mwparserfromhell
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from page_links import find_categories, find_links
 
 from gramrun.data.wikipedia.titles import CANONICAL_NAMESPACES, SiteInfo, Target, parse_target
-from gramrun.data.wikipedia.wikitext import find_categories, find_links, is_membership, raw_redirect, searched
+from gramrun.data.wikipedia.wikitext import is_membership, raw_redirect, searched
 from gramrun.data.wikipedia.xml_dump import read_pages
 
 ENGLISH = SiteInfo("0.11", "enwiki", {**CANONICAL_NAMESPACES, 4: "Wikipedia", 100: "Portal"}, {}, "en")

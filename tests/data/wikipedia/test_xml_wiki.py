@@ -7,12 +7,13 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
+from page_links import find_categories, find_links
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia import xml_wiki
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Wiki
 from gramrun.data.wikipedia.titles import parse_target
-from gramrun.data.wikipedia.wikitext import find_categories, find_links, raw_targets, searched
+from gramrun.data.wikipedia.wikitext import raw_targets, searched
 from gramrun.data.wikipedia.xml_dump import read_pages
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
