@@ -22,7 +22,7 @@ def config_of(name, *settings, dataset="wikipedia-simple"):
 def test_memory_is_near_the_exact_prediction(name, gigabytes):
     """What `gramrun train --dry-run` predicts on a corpus of these sizes."""
     found = cost("train", config_of("paper-sampling", dataset=name), PAPER[name])
-    assert found.memory == pytest.approx(gigabytes * 1e9, rel=0.2)
+    assert found.memory == pytest.approx(gigabytes * 1e9, rel=0.1)
 
 
 def test_costs_follow_their_shapes():

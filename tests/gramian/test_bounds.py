@@ -110,14 +110,6 @@ def test_in_the_long_run_the_bound_is_the_one_that_the_paper_prints():
     assert bound[-1] == pytest.approx(np.sqrt(3 / 4 * 0.05 / 1.95 + (0.2 * 19) ** 2))
 
 
-def test_with_alpha_one_every_bound_is_samplings_error():
-    steps, norm, variance, drift = trajectory(wandering())
-    expected = bounds.sampling(variance, 7)
-    np.testing.assert_allclose(bounds.stepwise(steps, norm, variance, drift, 1.0, 7), expected)
-    largest = np.maximum.accumulate(expected)
-    np.testing.assert_allclose(bounds.proposition_5(steps, norm, variance, drift, 1.0, 7), largest)
-
-
 def test_samplings_error_is_the_enumerated_one():
     batches = itertools.product(range(len(MEMBERS)), repeat=2)
     exact = rank_one(MEMBERS).mean(0)
