@@ -13,20 +13,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
+from helpers import leaves
 
 from gramrun import __main__ as program
 from gramrun.base.files import read_json
 from gramrun.data import shards
 
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
-BASELINE = CONFIG.with_name("exact-als.yaml")
 PROCESSES = multiprocessing.get_context("forkserver")
 PRELOADED = (
     "gramrun.cli",
@@ -147,11 +146,6 @@ def succeed(folder: Path, *arguments: object) -> None:
     assert outcome.code == 0, outcome.err
 
 
-def settings(*overrides: str) -> list[str]:
-    """Overrides on the command line."""
-    return [part for override in overrides for part in ("--set", override)]
-
-
 def results(folder: Path) -> dict[str, Any]:
     """The content of every file of a folder by its path, without volatile values."""
     return {
@@ -167,6 +161,12 @@ def assert_same(folder: Path, straight: dict[str, Any]) -> None:
     assert not different, different
 
 
+def _stable(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {k: _stable(v) for k, v in value.items() if not any(word in k for word in _VOLATILE)}
+
+
 def _content(file: Path) -> Any:
     match file.suffix:
         case ".json":
@@ -177,27 +177,9 @@ def _content(file: Path) -> Any:
             with file.open() as rows:
                 return [_stable(row) for row in csv.DictReader(rows)]
         case ".pt":
-            return dict(_leaves(torch.load(file, weights_only=True)))
+            return dict(leaves(torch.load(file, weights_only=True)))
         case _:
             return file.read_bytes()
-
-
-def _stable(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {k: _stable(v) for k, v in value.items() if not any(word in k for word in _VOLATILE)}
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, torch.Tensor):
-        bits = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        yield name, (value.dtype, tuple(value.shape), bits)
-    elif isinstance(value, dict | list | tuple):
-        parts = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in parts:
-            yield from _leaves(part, f"{name}.{key}")
-    elif "second" not in name:
-        yield name, value
 
 
 def assert_whole(folder: Path) -> None:

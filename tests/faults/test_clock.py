@@ -4,7 +4,8 @@ import datetime
 import itertools
 import time
 
-from injection import CONFIG, Command, assert_same, results, settings, succeed
+from helpers import CONFIG, settings
+from injection import Command, assert_same, results, succeed
 
 from gramrun import runs
 

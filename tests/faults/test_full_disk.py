@@ -14,19 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from injection import (
-    BASELINE,
-    CONFIG,
-    PRELOADED,
-    Command,
-    Outcome,
-    assert_same,
-    assert_whole,
-    gramrun,
-    results,
-    settings,
-    succeed,
-)
+from helpers import BASELINE, CONFIG, settings
+from injection import PRELOADED, Command, Outcome, assert_same, assert_whole, gramrun, results, succeed
 
 from gramrun.data import shards
 

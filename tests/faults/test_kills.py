@@ -6,17 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from injection import (
-    BASELINE,
-    CONFIG,
-    Command,
-    assert_same,
-    assert_whole,
-    gramrun,
-    results,
-    settings,
-    succeed,
-)
+from helpers import BASELINE, CONFIG, settings
+from injection import Command, assert_same, assert_whole, gramrun, results, succeed
 
 SEED = 20180717
 TRAINING = settings(

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from injection import BASELINE, CONFIG, Command, gramrun, settings, succeed
+from helpers import BASELINE, CONFIG, ROOT, settings
+from injection import Command, gramrun, succeed
 
 from gramrun import runs
 from gramrun.base.errors import InputError
@@ -16,7 +17,6 @@ from gramrun.base.files import read_json
 from gramrun.base.locks import locked
 from gramrun.runs import checkpoints
 
-ROOT = Path(__file__).parents[2]
 LONG = settings("train.steps=1000000", "train.batch_size=64", "train.checkpoint_every=10",
                 "estimator.gramian_batch_size=32", "evaluation.every=0")  # fmt: skip
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import restored, start, train
 
-from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import checkpoints
@@ -15,39 +15,8 @@ from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
 
-def start(path, config, corpus):
-    return runs.create(path, "train", config, corpus.content_hash)
-
-
-def run_to_the_end(path, config, corpus):
-    run = start(path, config, corpus)
-    fit(run, Trainer(config, corpus), corpus)
-    return run
-
-
-def restored(run, config, corpus):
-    """A new trainer at the run's newest whole checkpoint, and the run reopened."""
-    reopened, trainer = runs.resume(run.path, "train", config, corpus.content_hash), Trainer(config, corpus)
-    checkpoints.restore(reopened, trainer)
-    return reopened, trainer
-
-
 def names(run):
     return sorted(os.listdir(run.path / "checkpoints"))
-
-
-def test_a_run_without_a_whole_checkpoint_is_refused(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=20"), corpus)
-    for file in run.checkpoints():
-        os.truncate(file, 1000)
-    with pytest.raises(InputError, match="none of its 2 checkpoints is whole"):
-        checkpoints.load_newest(run)
-    with pytest.raises(InputError, match="no such checkpoint"):
-        checkpoints.load(tmp_path / "absent.pt")
-    for file in run.checkpoints():
-        file.unlink()
-    with pytest.raises(InputError, match="has no checkpoint yet; train it first"):
-        evaluate_run(run, corpus, "validation")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
@@ -68,7 +37,7 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path, make_config, corpus, 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path, make_config, corpus, override):
     """Also where every shape agrees, so that torch alone would take it."""
     run = start(tmp_path / "r", make_config(), corpus)
-    other = run_to_the_end(tmp_path / "o", make_config(override), corpus)
+    other, _ = train(tmp_path / "o", make_config(override), corpus)
     run.checkpoint_path(40).write_bytes(other.checkpoints()[-1].read_bytes())
     with pytest.raises(InputError, match="is the checkpoint of another configuration, command or corpus"):
         checkpoints.restore(run, Trainer(run.config, corpus))
@@ -77,7 +46,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, make_config, corpus,
 
 
 def test_a_file_cut_at_any_length_is_torn(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    run, _ = train(tmp_path / "r", make_config(), corpus)
     file = run.checkpoints()[-1]
     whole = file.read_bytes()
     lengths = {*range(8), *range(0, len(whole), 4001), *range(len(whole) - 8, len(whole))}
@@ -90,12 +59,12 @@ def test_a_file_cut_at_any_length_is_torn(tmp_path, make_config, corpus):
 @pytest.mark.parametrize("damage", ["cut", "one bit"])
 def test_training_goes_on_from_the_one_before_a_torn_one(tmp_path, make_config, corpus, caplog, damage):
     config = make_config("train.checkpoint_every=10")
-    run = run_to_the_end(tmp_path / "r", config, corpus)
+    run, _ = train(tmp_path / "r", config, corpus)
     newest = run.checkpoints()[-1]
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 16  # in a tensor
     newest.write_bytes({"cut": bytes(content[:-1]), "one bit": bytes(content)}[damage])
-    reopened, trainer = restored(run, config, corpus)
+    reopened, trainer, _ = restored(run.path, config, corpus)
     assert trainer.step == 30
     assert f"{newest}: torn or damaged checkpoint; falling back on the one before" in caplog.text
     fit(reopened, trainer, corpus)
@@ -105,10 +74,10 @@ def test_training_goes_on_from_the_one_before_a_torn_one(tmp_path, make_config, 
 
 def test_a_torn_checkpoint_takes_no_place_among_those_kept(tmp_path, make_config, corpus):
     """With two kept, a torn newest one would otherwise push the only whole one out."""
-    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
+    run, _ = train(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
     os.truncate(run.checkpoints()[-1], 9)
     config = make_config("train.checkpoint_every=10", "train.checkpoints_kept=1")
-    reopened, trainer = restored(run, config, corpus)
+    reopened, trainer, _ = restored(run.path, config, corpus)
     next(iter(trainer.steps()))
     checkpoints.save(reopened, trainer)
     assert [path.name for path in reopened.checkpoints()] == ["step-000000031.pt"]
@@ -119,12 +88,12 @@ def test_what_a_killed_save_left_is_removed_by_the_next_resume_and_save(tmp_path
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     config = make_config("train.checkpoint_every=10")
-    run = run_to_the_end(tmp_path / "r", config, corpus)
+    run, _ = train(tmp_path / "r", config, corpus)
     half = run.path / "checkpoints" / f".step-000000033.pt.{dead.pid}.partial.pt"
     others = run.path / "checkpoints" / f".step-000000033.pt.{os.getppid()}.partial.pt"  # alive, and writing
     others.touch()
     half.touch()
-    _, trainer = restored(run, config, corpus)
+    _, trainer, _ = restored(run.path, config, corpus)
     assert not half.exists()
     half.touch()
     checkpoints.save(run, trainer)
@@ -132,10 +101,10 @@ def test_what_a_killed_save_left_is_removed_by_the_next_resume_and_save(tmp_path
 
 
 def test_a_refused_resume_leaves_torn_files_where_they_are(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
+    run, _ = train(tmp_path / "r", make_config("train.checkpoint_every=10"), corpus)
     os.truncate(run.checkpoints()[-1], 9)
     with pytest.raises(ConfigError, match="is at step 30 already"):
-        restored(run, make_config("train.checkpoint_every=10", "train.steps=20"), corpus)
+        restored(run.path, make_config("train.checkpoint_every=10", "train.steps=20"), corpus)
     assert names(run) == ["step-000000030.pt", "step-000000040.pt"]
 
 

@@ -4,36 +4,24 @@ import csv
 import json
 import math
 from dataclasses import FrozenInstanceError
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import BASELINE, CONFIG, SMALL, settings, train
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.records import read_table
 from gramrun.config import BaselineConfig
 from gramrun.config.loading import dump_config, load_config
-from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baselines.run import run_baseline
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import frames
-from gramrun.training.loop import fit, open_run
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
 
 
-def train(make_config, path, *overrides):
-    config = make_config(*overrides)
-    corpus = open_corpus(config.data.path)
-    run, trainer = open_run("train", path, config, corpus, resume=False, force=False)
-    fit(run, trainer, corpus)
-    return run, corpus
-
-
-def test_a_training_run(make_config, tmp_path):
-    run, corpus = train(make_config, tmp_path / "r", "evaluation.inner_products=50", "train.seed=3")
+def test_a_training_run(make_config, corpus, tmp_path):
+    run, _ = train(tmp_path / "r", make_config("evaluation.inner_products=50", "train.seed=3"), corpus)
     measured = evaluate_run(run, corpus, "validation")
     runs.record_evaluation(run, measured)
     loaded = frames.load(tmp_path / "r")
@@ -56,11 +44,11 @@ def test_a_training_run(make_config, tmp_path):
         loaded.manifest["seed"] = 4
 
 
-def test_types_do_not_depend_on_what_the_rows_hold(make_config, tmp_path):
+def test_types_do_not_depend_on_what_the_rows_hold(make_config, corpus, tmp_path):
     """An objective without Gramians has null for its gravity, which alone would be a column of objects."""
     softmax = ("train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1")
-    train(make_config, tmp_path / "softmax", *softmax)
-    train(make_config, tmp_path / "gravity")
+    train(tmp_path / "softmax", make_config(*softmax), corpus)
+    train(tmp_path / "gravity", make_config(), corpus)
     types = []
     for name in ("softmax", "gravity"):
         frame = frames.load(tmp_path / name).metrics
@@ -72,10 +60,8 @@ def test_types_do_not_depend_on_what_the_rows_hold(make_config, tmp_path):
 
 
 def test_a_gram_error_run(gramrun, corpus_path, tmp_path):
-    overrides = (f"data.path={corpus_path}", "train.steps=20", "train.batch_size=64",
-                 "estimator.gramian_batch_size=32", "gram_error.every=10")  # fmt: skip
-    arguments = [part for override in overrides for part in ("--set", override)]
-    assert gramrun("gram-error", "--config", CONFIGS / "sogram.yaml", *arguments, "--output", "g")[0] == 0
+    arguments = settings(f"data.path={corpus_path}", *SMALL, "train.steps=20", "gram_error.every=10")
+    assert gramrun("gram-error", "--config", CONFIG, *arguments, "--output", "g")[0] == 0
     loaded = frames.load("g")  # as text, too
     assert sorted(set(loaded.gram_error["step"])) == [1, 10, 20]
     assert set(loaded.gram_error["side"]) == {"left", "right"}
@@ -85,24 +71,22 @@ def test_a_gram_error_run(gramrun, corpus_path, tmp_path):
     assert loaded.metrics.empty and loaded.evaluation.empty
 
 
-def test_a_baseline(corpus_path, tmp_path):
-    config = load_config(
-        BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}", "baseline.seed=5"]
-    )
-    measured = run_baseline(tmp_path / "b", config, open_corpus(corpus_path))
+def test_a_baseline(corpus, corpus_path, tmp_path):
+    config = load_config(BaselineConfig, BASELINE, [f"data.path={corpus_path}", "baseline.seed=5"])
+    measured = run_baseline(tmp_path / "b", config, corpus)
     loaded = frames.load(tmp_path / "b")
     assert loaded.evaluation["map@10"].tolist() == [result["map@10"] for result in measured]
     assert (loaded.metrics["objective"].diff().dropna() <= 0).all()  # each sweep lowers it
     assert loaded.seed == 5
 
 
-def test_several_runs(make_config, corpus_path, tmp_path):
+def test_several_runs(make_config, corpus, corpus_path, tmp_path):
     for name, *overrides in (
         ("a-0", "train.seed=0"),
         ("a-1", "train.seed=1"),
         ("b-0", "train.gravity=0.25", "train.seed=0"),
     ):
-        train(make_config, tmp_path / "runs" / name, "train.steps=10", *overrides)
+        train(tmp_path / "runs" / name, make_config("train.steps=10", *overrides), corpus)
     (tmp_path / "runs" / "notes.txt").write_text("no run")
     frame = frames.table(str(tmp_path / "runs" / "*"), "metrics")
     assert frame["run"].tolist() == [str(tmp_path / "runs" / name) for name in ("a-0", "a-1", "b-0")]
@@ -115,10 +99,8 @@ def test_several_runs(make_config, corpus_path, tmp_path):
     assert listed["seed"].dtype == np.dtype("int64")
     assert listed["map@10"].tolist() == [frame["map@10"][2], frame["map@10"][0]]
 
-    baseline = load_config(
-        BaselineConfig, CONFIGS / "exact-als.yaml", [f"data.path={corpus_path}", "baseline.name=popularity"]
-    )
-    run_baseline(tmp_path / "runs" / "c", baseline, open_corpus(corpus_path))
+    baseline = load_config(BaselineConfig, BASELINE, [f"data.path={corpus_path}", "baseline.name=popularity"])
+    run_baseline(tmp_path / "runs" / "c", baseline, corpus)
     mixed = frames.table(str(tmp_path / "runs" / "*"), "evaluation")
     assert set(mixed["method"]) == {"popularity"}  # the trained ones were not evaluated
     # A setting that only the other kind of run has tells nothing apart.

@@ -5,6 +5,7 @@ import os
 
 import pytest
 import torch
+from helpers import resume, start, timeless, train
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
@@ -15,23 +16,8 @@ from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
 
-def start(path, config, corpus, **options):
-    return runs.create(path, "train", config, corpus.content_hash, **options)
-
-
-def run_to_the_end(path, config, corpus):
-    run = start(path, config, corpus)
-    fit(run, Trainer(config, corpus), corpus)
-    return run
-
-
-def timeless(run):
-    """The metrics without what a clock decided."""
-    return [{k: v for k, v in r.items() if "second" not in k} for r in run.metrics()]
-
-
 def test_a_finished_run_holds_everything(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
+    run, _ = train(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
     assert sorted(os.listdir(run.path)) == ["checkpoints", "config.yaml", "manifest.json", "metrics.jsonl"]
     assert [p.name for p in run.checkpoints()] == ["step-000000030.pt", "step-000000040.pt"]
     records = run.metrics()
@@ -66,26 +52,19 @@ def test_existing_directories_are_never_overwritten(tmp_path, make_config, corpu
     start(tmp_path / "empty", config, corpus)
 
 
-def resume(run, config, corpus):
-    reopened = runs.resume(run.path, "train", config, corpus.content_hash)
-    trainer = Trainer(config, corpus)
-    saved = checkpoints.restore(reopened, trainer)
-    fit(reopened, trainer, corpus, saved.get("losses", ()))
-    return reopened
-
-
 def test_resume_may_lengthen(tmp_path, make_config, corpus):
     longer = make_config("train.steps=60")
-    run = resume(run_to_the_end(tmp_path / "r", make_config(), corpus), longer, corpus)
-    straight = run_to_the_end(tmp_path / "s", longer, corpus)
+    first, _ = train(tmp_path / "r", make_config(), corpus)
+    run = resume(first.path, longer, corpus)
+    straight, _ = train(tmp_path / "s", longer, corpus)
     # The 40-step run wrote its last record at 40, which is also where evaluation.every=20 falls.
-    assert timeless(run) == timeless(straight)
+    assert [*map(timeless, run.metrics())] == [*map(timeless, straight.metrics())]
     assert runs.open_run(run.path).config == longer
     assert run.manifest["config_hash"] == straight.manifest["config_hash"]
 
 
 def test_resume_may_change_nothing_else(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    run, _ = train(tmp_path / "r", make_config(), corpus)
     before = {p: p.read_bytes() for p in run.path.rglob("*") if p.is_file()}
     refused = {
         "estimator.alpha=0.5": r"was started with another estimator\.alpha; --resume may change only",
@@ -94,7 +73,7 @@ def test_resume_may_change_nothing_else(tmp_path, make_config, corpus):
     }
     for override, message in refused.items():
         with pytest.raises(ConfigError, match=message):
-            resume(run, make_config(override), corpus)
+            resume(run.path, make_config(override), corpus)
     with pytest.raises(InputError, match="was made by `gramrun train`; resume it with that command"):
         runs.resume(run.path, "gram-error", run.config, corpus.content_hash)
     with pytest.raises(InputError, match="holds another corpus"):
@@ -103,10 +82,10 @@ def test_resume_may_change_nothing_else(tmp_path, make_config, corpus):
 
 
 def test_a_run_shortened_to_its_checkpoint_still_gets_its_last_record(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
+    run, _ = train(tmp_path / "r", make_config("train.checkpoint_every=15"), corpus)
     run.checkpoints()[-1].unlink()  # killed after the checkpoint of step 30
     shorter = make_config("train.checkpoint_every=15", "train.steps=30")
-    assert [r["step"] for r in resume(run, shorter, corpus).metrics()] == [20, 30]
+    assert [r["step"] for r in resume(run.path, shorter, corpus).metrics()] == [20, 30]
 
 
 def test_nan_stops_with_the_last_good_checkpoint(tmp_path, make_config, corpus):
@@ -124,7 +103,7 @@ def test_nan_stops_with_the_last_good_checkpoint(tmp_path, make_config, corpus):
 
 
 def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
-    run = run_to_the_end(tmp_path / "r", make_config(), corpus)
+    run, _ = train(tmp_path / "r", make_config(), corpus)
     result = evaluate_run(run, corpus, "validation")
     assert result["map@10"] == run.metrics()[-1]["map@10"]
     expected = {
@@ -134,10 +113,10 @@ def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
     assert expected <= set(json.loads(json.dumps(result)))
     assert result["train_positives"] == "excluded"
     assert result["ci95"][0] <= result["map@10"] <= result["ci95"][1]
-    train = evaluate_run(run, corpus, "train", candidates=30)
-    assert train["train_positives"] == "included"
-    assert (train["candidates"], train["full"]) == (30, False)
+    on_train = evaluate_run(run, corpus, "train", candidates=30)
+    assert on_train["train_positives"] == "included"
+    assert (on_train["candidates"], on_train["full"]) == (30, False)
     assert evaluate_run(run, corpus, "train", candidates=corpus.right.items)["full"]
     runs.record_evaluation(run, result)
-    runs.record_evaluation(run, train)
+    runs.record_evaluation(run, on_train)
     assert set(read_json(run.path / directory.EVALUATION)) == {"validation", "train"}

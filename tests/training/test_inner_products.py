@@ -7,18 +7,11 @@ import csv
 
 import numpy as np
 import pytest
+from helpers import train
 
-from gramrun import runs
 from gramrun.model.build import embed_all
 from gramrun.training.inner_products import COLUMNS, KINDS, draw_pairs, inner_products
-from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
-
-
-def fitted(path, config, corpus):
-    run, trainer = runs.create(path, "train", config, corpus.content_hash), Trainer(config, corpus)
-    fit(run, trainer, corpus)
-    return run, trainer
 
 
 def rows_of(path):
@@ -71,7 +64,7 @@ def test_each_product_is_that_of_its_pair(trainer, corpus):
 
 
 def test_a_run_has_three_rows_an_evaluation(tmp_path, make_config, corpus):
-    run, trainer = fitted(tmp_path / "r", make_config("evaluation.inner_products=500"), corpus)
+    run, trainer = train(tmp_path / "r", make_config("evaluation.inner_products=500"), corpus)
     rows = rows_of(run.path)
     assert tuple(rows[0]) == COLUMNS
     assert [(int(row["step"]), row["pairs"]) for row in rows] == [(s, k) for s in (20, 40) for k in KINDS]

@@ -6,9 +6,9 @@ The progress bar is tested on a real terminal in tests/cli/test_interfaces.py.
 import itertools
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from helpers import CONFIG, resume, start, train
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,25 +23,6 @@ from gramrun.training.progress import Schedule
 from gramrun.training.trainer import StepRecord, Trainer
 
 NO_TENSORBOARD = "reads TensorBoard's files back, and tensorboard is not installed"
-CONFIGS = Path(__file__).parents[2] / "configs"
-CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
-
-
-def start(path, config, corpus):
-    return runs.create(path, "train", config, corpus.content_hash), Trainer(config, corpus)
-
-
-def fitted(path, config, corpus):
-    run, trainer = start(path, config, corpus)
-    fit(run, trainer, corpus)
-    return run, trainer
-
-
-def resumed(path, config, corpus):
-    run, trainer = runs.resume(path, "train", config, corpus.content_hash), Trainer(config, corpus)
-    saved = checkpoints.restore(run, trainer)
-    fit(run, trainer, corpus, saved.get("losses", ()))
-    return run, trainer
 
 
 class Killed(BaseException):
@@ -109,7 +90,7 @@ def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config,
     monkeypatch.setattr(fitting, "evaluate_model", slowly(fitting.evaluate_model, 0.3))
     monkeypatch.setattr(checkpoints, "save", slowly(checkpoints.save, 0.2))
     config = make_config("evaluation.splits=[validation]", "train.checkpoint_every=20")
-    run, trainer = fitted(tmp_path / "r", config, corpus)
+    run, trainer = train(tmp_path / "r", config, corpus)
     first, last = run.metrics()
     assert last["train_seconds"] == trainer.train_seconds
     assert min(first["evaluation_seconds"], last["evaluation_seconds"]) >= 0.3
@@ -120,14 +101,14 @@ def test_slow_evaluations_and_checkpoints_are_no_training(tmp_path, make_config,
 
 def test_the_loss_is_the_mean_over_the_stretch(tmp_path, make_config, corpus):
     config = make_config("evaluation.every=15")
-    run, _ = fitted(tmp_path / "r", config, corpus)
+    run, _ = train(tmp_path / "r", config, corpus)
     losses = [record.loss for record in Trainer(config, corpus).steps()]
     means = [sum(part) / len(part) for part in (losses[:15], losses[15:30], losses[30:])]
     assert [record["loss"] for record in run.metrics()] == pytest.approx(means, rel=1e-12)
 
 
 def test_there_is_no_bar_without_a_terminal(tmp_path, make_config, corpus, capfd):
-    fitted(tmp_path / "r", make_config(), corpus)
+    train(tmp_path / "r", make_config(), corpus)
     assert capfd.readouterr().err == ""
 
 
@@ -154,30 +135,21 @@ def as_scalars(run):
     }
 
 
-def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus):
-    pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
-    config = make_config("log.tensorboard=true", "evaluation.every=10", "train.checkpoint_every=15")
-    run, trainer = start(tmp_path / "r", config, corpus)
-    killed_at(trainer, 28)
-    with pytest.raises(Killed):
-        fit(run, trainer, corpus)
-    assert set(scalars(run.path)["loss"]) == {10, 20}
-    run, _ = resumed(tmp_path / "r", config, corpus)
-    assert set(scalars(run.path)["loss"]) == {10, 20, 30, 40}
-    assert scalars(run.path) == as_scalars(run)
-
-
-def test_the_log_may_change_on_resume(tmp_path, make_config, corpus):
-    """And what was measured before TensorBoard was switched on is drawn too."""
+@pytest.mark.parametrize("before", ["true", "false"])
+def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_config, corpus, before):
+    """Also where TensorBoard is switched on by the resume: what was measured before is drawn too."""
     pytest.importorskip("tensorboard", reason=NO_TENSORBOARD)
     settings = ("train.checkpoint_every=15", "evaluation.every=10")
-    run, trainer = start(tmp_path / "r", make_config(*settings), corpus)
+    config = make_config(*settings, f"log.tensorboard={before}")
+    run, trainer = start(tmp_path / "r", config, corpus), Trainer(config, corpus)
     killed_at(trainer, 28)
     with pytest.raises(Killed):
         fit(run, trainer, corpus)
-    before = run.manifest["config_hash"]
-    run, _ = resumed(tmp_path / "r", make_config(*settings, "log.tensorboard=true"), corpus)
-    assert run.manifest["config_hash"] == before
+    if before == "true":
+        assert set(scalars(run.path)["loss"]) == {10, 20}
+    config_hash = run.manifest["config_hash"]
+    run = resume(run.path, make_config(*settings, "log.tensorboard=true"), corpus)
+    assert run.manifest["config_hash"] == config_hash
     assert runs.open_run(run.path).config.log.tensorboard
     assert set(scalars(run.path)["loss"]) == {10, 20, 30, 40}
     assert scalars(run.path) == as_scalars(run)
@@ -185,7 +157,7 @@ def test_the_log_may_change_on_resume(tmp_path, make_config, corpus):
         ConfigError,
         match=r"--resume may change only train\.epochs, train\.steps, train\.checkpoints_kept and log",
     ):
-        resumed(run.path, make_config(*settings, "evaluation.every=7"), corpus)
+        resume(run.path, make_config(*settings, "evaluation.every=7"), corpus)
 
 
 def test_a_missing_tensorboard_is_one_line_and_starts_nothing(gramrun, tmp_path, corpus_path, monkeypatch):

@@ -15,8 +15,8 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from helpers import leaves, restored, start, train
 
-from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.base.interruption import Interrupted
 from gramrun.data import shards
@@ -83,42 +83,18 @@ class Crash(BaseException):
     """Ends a process with nothing saved."""
 
 
-def bits(value, name="state"):
-    """A nested state as its leaves by name, tensors as bytes, without what a clock decided."""
-    if isinstance(value, torch.Tensor):
-        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        return {name: (value.dtype, tuple(value.shape), raw)}
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, (list, tuple)):
-        parts = enumerate(value)
-    else:
-        return {} if "second" in name else {name: value}
-    return {key: leaf for k, part in parts for key, leaf in bits(part, f"{name}.{k}").items()}
-
-
-def outcome(run):
-    """What two runs that are the same agree in: the whole last state, and the metrics."""
-    state = checkpoints.load(run.checkpoints()[-1])
-    timeless = [{k: v for k, v in record.items() if "second" not in k} for record in run.metrics()]
-    return bits({"trainer": state["trainer"], "extra": state["extra"], "metrics": timeless})
-
-
 def assert_same(run, straight):
-    found, expected = outcome(run), outcome(straight)
+    """Check that two runs have the same last state and the same metrics."""
+    found, expected = (
+        dict(leaves([checkpoints.load(r.checkpoints()[-1]), r.metrics()])) for r in (run, straight)
+    )
     assert found.keys() == expected.keys()
     assert not [name for name in expected if found[name] != expected[name]]
 
 
-def start(path, config, corpus):
-    return runs.create(path, "train", config, corpus.content_hash)
-
-
 def go_on(path, config, corpus, stop=None):
-    """One sitting, with new objects from what is on the disk; `stop` is called with each step's number."""
-    run = runs.resume(path, "train", config, corpus.content_hash)
-    trainer = Trainer(config, corpus)
-    saved = checkpoints.restore(run, trainer)
+    """Continue the run with new objects; `stop` is called with each step's number."""
+    run, trainer, saved = restored(path, config, corpus)
     steps = trainer.steps
 
     def stoppable():
@@ -142,16 +118,11 @@ def stop_at(step, *, saving):
     return stop
 
 
-def train_straight(path, config, corpus):
-    start(path, config, corpus)
-    return go_on(path, config, corpus)
-
-
 @pytest.mark.parametrize(("form", "optimizer", "towers"), list(everything()))
 def test_interrupted_equals_uninterrupted(make_config, corpus, tmp_path, form, optimizer, towers):
     overrides = (*FORMS[form], *OPTIMIZERS[optimizer], *TOWERS[towers], "train.checkpoint_every=7")
     config = make_config(*(override.replace(FOLDER, str(tmp_path)) for override in overrides))
-    straight = train_straight(tmp_path / "straight", config, corpus)
+    straight, _ = train(tmp_path / "straight", config, corpus)
     path = start(tmp_path / "r", config, corpus).path
     random = np.random.default_rng(zlib.crc32(f"{form} {optimizer} {towers}".encode()))
     for step in sorted(random.choice(np.arange(1, 40), INTERRUPTIONS, replace=False)):
@@ -177,7 +148,7 @@ def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, 
     """Else the comparisons above would show nothing of that part."""
     estimator = PREVIOUS if part == "previous" else ("estimator.name=control-variate", "estimator.cache=item")
     config = make_config(*estimator, "train.optimizer=adam", "train.learning_rate=0.01")
-    straight = train_straight(tmp_path / "straight", config, corpus)
+    straight, _ = train(tmp_path / "straight", config, corpus)
     path = start(tmp_path / "r", config, corpus).path
     with pytest.raises(Interrupted):
         go_on(path, config, corpus, stop_at(17, saving=True))
@@ -194,7 +165,7 @@ def test_every_part_of_the_state_is_needed(make_config, corpus, tmp_path, part, 
 def test_training_goes_on_without_the_checkpoint_it_came_from(make_config, corpus, tmp_path):
     """Nothing of the restored state is a view of the file, which the user may cut, copy over or delete."""
     config = make_config(*FORMS["SAGA, items"], "train.optimizer=adam", "train.learning_rate=0.01")
-    straight = train_straight(tmp_path / "straight", config, corpus)
+    straight, _ = train(tmp_path / "straight", config, corpus)
     path = start(tmp_path / "r", config, corpus).path
     with pytest.raises(Interrupted):
         go_on(path, config, corpus, stop_at(17, saving=True))
@@ -260,7 +231,7 @@ def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, fo
     each = 100  # steps that a sitting may take at most, however late its kill
     length = (f"train.steps={each * (KILLS + 1)}", "train.checkpoint_every=10", "evaluation.every=200")
     config = make_config(*(o.replace(FOLDER, str(tmp_path)) for o in FORMS[form]), *length)
-    straight = train_straight(tmp_path / "straight", config, corpus)
+    straight, _ = train(tmp_path / "straight", config, corpus)
     path = start(tmp_path / "r", config, corpus).path
     random = np.random.default_rng(zlib.crc32(form.encode()))
     for number in range(1, KILLS + 1):
@@ -293,7 +264,7 @@ def test_killed_before_each_thing_it_does_to_its_files(
 ):
     """Each opening, renaming, removing: of the folder, config, manifest, metrics, checkpoints, and their temporaries."""
     config = make_config("train.checkpoint_every=9")
-    straight = train_straight(tmp_path / "straight" / "r", config, corpus)
+    straight, _ = train(tmp_path / "straight" / "r", config, corpus)
 
     def prepare(folder):
         path = folder / "r"
