@@ -10,6 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from helpers import CONFIG
 from hypothesis import settings
 
 from gramrun import cli
@@ -22,8 +23,6 @@ from gramrun.data.split import split_corpus
 # The first call of a compiled function takes as long as its compilation.
 settings.register_profile("gramrun", deadline=None)
 settings.load_profile("gramrun")
-
-CONFIG = Path(__file__).parents[1] / "configs" / "synthetic" / "sogram.yaml"
 
 
 def small_corpus() -> Corpus:
@@ -47,7 +46,7 @@ def corpus_path(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_config(corpus_path):
     """Make a config for the small corpus; overrides as on the command line."""
 

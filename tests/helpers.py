@@ -23,6 +23,43 @@ BASELINE = CONFIGS / "synthetic" / "exact-als.yaml"
 SMALL = ("train.steps=40", "train.batch_size=64", "estimator.gramian_batch_size=32")
 
 
+# Every estimator and objective, by settings.
+PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
+PREVIOUS = ("estimator.batch=previous", "estimator.gramian_batch_size=64")
+SVD = ("train.prior.name=svd", "train.prior.rank=3")
+TAYLOR = ("train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1")
+FOLDER = "{folder}"  # stands for a folder of the test's own
+
+FORMS = {
+    "sampling": ("estimator.name=sampling",),
+    "sogram": ("estimator.name=sogram",),
+    "sogram, free batch": ("estimator.name=sogram", *PREVIOUS),
+    "sogram, debiased": ("estimator.name=sogram", "estimator.debias=true"),
+    "sogram, table": ("estimator.name=sogram", "estimator.alpha_schedule={1: 1, 5: 0.1}"),
+    "sogram, exact start": ("estimator.name=sogram", "estimator.start=exact"),
+    "sogram, caches": ("estimator.name=sogram", "estimator.cache=item"),
+    "SAG, items, free batch": ("estimator.name=sagram", "estimator.beta=1/n", *PREVIOUS),
+    "SAG, pairs": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache=pair", *PAIRS),
+    "SAGA, items": ("estimator.name=sagram", "estimator.rebuild_every=7"),
+    "SAGA, unprojected": ("estimator.name=sagram", "estimator.project=false"),
+    "SAGA, pairs": ("estimator.name=sagram", "estimator.cache=pair", *PAIRS),
+    "SAGA, on disk": (
+        "estimator.name=sagram",
+        "estimator.cache_dtype=bfloat16",
+        f"estimator.cache_folder={FOLDER}",
+        "estimator.rebuild_every=7",
+    ),
+    "control variate": ("estimator.name=control-variate",),
+    "control variate, caches": ("estimator.name=control-variate", "estimator.cache=item"),
+    "exact": ("estimator.name=exact",),
+    "no gravity": ("estimator.name=none", "train.gravity=0"),
+    "batch softmax": ("estimator.name=none", "train.objective=batch-softmax"),
+    "Taylor softmax, caches": (*TAYLOR, "estimator.name=sagram"),
+    "prior": SVD,
+    "between pairs and items": ("train.gamma_left=0.5", "train.gamma_right=0.25"),
+}
+
+
 def settings(*overrides: str) -> list[str]:
     """Overrides on the command line."""
     return [part for override in overrides for part in ("--set", override)]

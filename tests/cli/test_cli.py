@@ -10,18 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import helpers
 import pytest
+from helpers import CONFIG, settings, timeless
 
-ROOT = Path(__file__).parents[2]
-CONFIG = ROOT / "configs" / "synthetic" / "sogram.yaml"
-SMALL = [
-    "--set",
-    "train.steps=40",
-    "--set",
-    "train.batch_size=64",
-    "--set",
-    "estimator.gramian_batch_size=32",
-]
+SMALL = settings(*helpers.SMALL)
 
 
 @pytest.fixture
@@ -45,8 +38,8 @@ def test_the_commands_in_order(gramrun, tmp_path):
     assert (code, "popularity" in out) == (0, True)
     code, out, _ = gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "g")
     assert (code, (tmp_path / "g" / "gram_error.csv").exists()) == (0, True)
-    settings = ("--set", "evaluation.inner_products=100", "--output", "watched")
-    assert gramrun("train", "--config", CONFIG, *SMALL, *settings)[0] == 0
+    watched = (*settings("evaluation.inner_products=100"), "--output", "watched")
+    assert gramrun("train", "--config", CONFIG, *SMALL, *watched)[0] == 0
     code, _, err = gramrun("plot", "inner-products", run, "--output", "figure.png")
     assert (code, "train with --set evaluation.inner_products=10000" in err) == (2, True)
     for kind, source, suffix in (
@@ -71,8 +64,7 @@ def test_existing_runs(gramrun, trained):
     assert (code, "exists already; continue it with --resume or replace it with --force" in err) == (2, True)
     assert gramrun(*trained, "--force")[0] == 0
     assert gramrun("train", "--output", "run", "--resume")[0] == 0
-    longer = [a if a != "train.steps=40" else "train.steps=50" for a in map(str, trained)]
-    code, out, _ = gramrun(*longer, "--resume")
+    code, out, _ = gramrun(*trained, *settings("train.steps=50"), "--resume")
     assert (code, "step 50" in out) == (0, True)
     code, _, err = gramrun(*trained, "--resume", "--force")
     assert (code, "give one of them" in err) == (2, True)
@@ -188,10 +180,9 @@ def test_help_is_fast_and_imports_no_torch():
 
 def start_training(corpus_path, folder, output):
     """Start a real `gramrun train` of some seconds; return its process once it has evaluated."""
-    settings = [f"data.path={corpus_path}", "train.steps=900", "train.batch_size=64", "train.checkpoint_every=100",
-                "estimator.gramian_batch_size=32", "evaluation.every=300"]  # fmt: skip
+    longer = settings("train.steps=900", "train.checkpoint_every=100", "evaluation.every=300")
     arguments = ["-m", "gramrun", "train", "--config", str(CONFIG), "--output", output]
-    arguments += [part for setting in settings for part in ("--set", setting)]
+    arguments += [*settings(f"data.path={corpus_path}"), *SMALL, *longer]
     process = subprocess.Popen([sys.executable, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
     for _ in range(1200):
         if (folder / output / "metrics.jsonl").exists() or process.poll() is not None:
@@ -201,8 +192,8 @@ def start_training(corpus_path, folder, output):
 
 
 def curve(folder, output):
-    records = map(json.loads, (folder / output / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in r.items() if "second" not in k} for r in records]
+    lines = (folder / output / "metrics.jsonl").read_text().splitlines()
+    return [timeless(json.loads(line)) for line in lines]
 
 
 def test_an_interrupted_process_resumes_to_the_same_end(corpus_path, tmp_path):
@@ -221,10 +212,13 @@ def test_an_interrupted_process_resumes_to_the_same_end(corpus_path, tmp_path):
 
 
 def test_ctrl_c_while_preparing_leaves_nothing(tmp_path):
+    large = settings("synthetic.left_items=200000", "synthetic.right_items=2000")
     process = subprocess.Popen(
-        [sys.executable, "-m", "gramrun", "prepare", "synthetic", "--output", "d", "--set", "synthetic.left_items=200000",
-         "--set", "synthetic.right_items=2000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "gramrun", "prepare", "synthetic", "--output", "d", *large],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     time.sleep(2)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)

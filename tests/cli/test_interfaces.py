@@ -11,19 +11,16 @@ import sys
 import termios
 from pathlib import Path
 
+import helpers
 import pytest
+from helpers import BASELINE, CONFIG, settings
 
 from gramrun.base.files import read_json
 from gramrun.cli.data import CORPORA
 from gramrun.cli.options import Report
 from gramrun.data.registry import CORPORA as KNOWN
 
-CONFIGS = Path(__file__).parents[2] / "configs" / "synthetic"
-SMALL = ("train.steps=20", "train.batch_size=64", "estimator.gramian_batch_size=32", "gram_error.every=10")
-
-
-def settings(*overrides):
-    return [part for setting in overrides for part in ("--set", setting)]
+SMALL = (*helpers.SMALL, "train.steps=20", "gram_error.every=10")
 
 
 def documented_keys(gramrun, command):
@@ -57,7 +54,7 @@ def test_every_command_that_a_program_may_read(answer, gramrun, corpus_path, tmp
     assert (fresh["written"], fresh["corpus"]["pairs"], fresh["output"]) == (True, 12_000, "d")
     assert answer("prepare", "synthetic", "--output", "d") == {**fresh, "written": False}
 
-    small = ["--config", CONFIGS / "sogram.yaml", *settings(f"data.path={corpus_path}", *SMALL)]
+    small = ["--config", CONFIG, *settings(f"data.path={corpus_path}", *SMALL)]
     plan = answer("train", *small, "--output", "r", "--dry-run")
     assert (plan["dry_run"], plan["run"], plan["config"]["train"]["steps"]) == (True, "r", 20)
     assert plan["resources"]["memory"]["total"] > plan["resources"]["memory"]["parameters"] == 4 * 1632
@@ -71,7 +68,7 @@ def test_every_command_that_a_program_may_read(answer, gramrun, corpus_path, tmp
     assert measured == read_json(Path("r/evaluation.json"))["validation"]
     assert measured["map@10"] == last["map@10"]
 
-    exact = ["--config", CONFIGS / "exact-als.yaml", *settings(f"data.path={corpus_path}")]
+    exact = ["--config", BASELINE, *settings(f"data.path={corpus_path}")]
     fitted = answer("baseline", *exact, "--output", "b")
     assert fitted["evaluation"] == read_json(Path("b/evaluation.json"))
     assert answer("evaluate", "b")["map@10"] == fitted["evaluation"]["validation"]["map@10"]
@@ -93,7 +90,7 @@ def test_every_command_that_a_program_may_read(answer, gramrun, corpus_path, tmp
 
 
 def test_errors_leave_stdout_empty(gramrun, corpus_path):
-    small = ["--config", CONFIGS / "sogram.yaml", *settings(f"data.path={corpus_path}", *SMALL)]
+    small = ["--config", CONFIG, *settings(f"data.path={corpus_path}", *SMALL)]
     diverging = settings("train.optimizer=sgd", "train.learning_rate=1e6")
     for expected, *arguments in (
         (2, "prepare", "movielens-1k", "--output", "x"),
@@ -116,7 +113,7 @@ def test_what_is_no_number_is_null(capsys):
 
 def train_arguments(corpus_path, output):
     overrides = (f"data.path={corpus_path}", *SMALL, "train.steps=100", "evaluation.every=50")
-    return [sys.executable, "-m", "gramrun", "train", "--config", str(CONFIGS / "sogram.yaml"),
+    return [sys.executable, "-m", "gramrun", "train", "--config", str(CONFIG),
             *settings(*overrides), "--output", output]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from gramrun.base.errors import ConfigError
 from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
 from gramrun.config.loading import config_hash, dump_config, load_config
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 TEXT = """\
 data:
   path: data/x

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
@@ -11,7 +12,6 @@ from gramrun.config.shipped import config_for, find_config, shipped_configs
 from gramrun.data.registry import CORPORA
 from gramrun.runs import default_path
 
-ROOT = Path(__file__).parents[2]
 NAMES = ["movielens-100k/sogram", "movielens-100k/sogram.yaml", "configs/movielens-100k/sogram.yaml"]
 
 

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from helpers import ROOT
+
 PAGES = ["README.md", "configs/README.md", "data/README.md", "experiments/README.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 

@@ -8,6 +8,7 @@ import sys
 import pages
 import pytest
 import torch
+from helpers import CONFIG, SMALL, settings
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
@@ -17,7 +18,6 @@ from gramrun.gramian.population import make_population
 from gramrun.training.trainer import Trainer
 
 NAME = "moving_mean"
-CONFIG = pages.ROOT / "configs" / "synthetic" / "sogram.yaml"
 
 
 @pytest.fixture
@@ -52,19 +52,14 @@ def test_the_contracts_can_fail(folder):
 
 def test_it_trains_and_resumes_by_the_command_line(folder, gramrun, corpus_path):
     """A resumed run ends with the same bits."""
-    options = [
-        option
-        for setting in (
-            f"data.path={corpus_path}",
-            f"estimator.name={NAME}:MovingMean",
-            "estimator.gramian_batch_size=32",
-            "train.batch_size=64",
-            f"gram_error.estimators=[{{name: {NAME}:MovingMean, gramian_batch_size: 32}}]",
-        )
-        for option in ("--set", setting)
-    ]
+    options = settings(
+        *SMALL,
+        f"data.path={corpus_path}",
+        f"estimator.name={NAME}:MovingMean",
+        f"gram_error.estimators=[{{name: {NAME}:MovingMean, gramian_batch_size: 32}}]",
+    )
     for arguments in (
-        ["train", "--config", CONFIG, "--output", "whole", *options, "--set", "train.steps=40"],
+        ["train", "--config", CONFIG, "--output", "whole", *options],
         ["train", "--config", CONFIG, "--output", "parts", *options, "--set", "train.steps=20"],
         ["train", "--resume", "--output", "parts", "--set", "train.steps=40"],
         ["evaluate", "whole"],
@@ -101,7 +96,7 @@ def test_an_unusable_estimator_is_refused_in_one_line_and_writes_nothing(folder,
         "def gives_text(**given): return 'no'\n"
         "def refuses(**given): raise ValueError('not today')\n"
     )
-    options = ["--config", CONFIG, "--set", f"data.path={corpus_path}", "--set", f"estimator.name={name}"]
+    options = ["--config", CONFIG, *settings(f"data.path={corpus_path}", f"estimator.name={name}")]
     code, _, err = gramrun("train", *options, "--output", "run")
     assert (code, err.count("\n")) == (2, 1)
     assert REFUSED[name] in err

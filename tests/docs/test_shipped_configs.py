@@ -87,7 +87,3 @@ def command_of(config):
     if config.stem == "gram-error":
         return "gram-error", ["train.steps=3", "gram_error.every=1"]
     return "train", ["train.steps=3"]
-
-
-def test_every_dataset_that_is_tried_elsewhere_is_shipped():
-    assert set(PREPARED) <= {path.parent.name for path in CONFIGS}

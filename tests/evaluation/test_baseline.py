@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers import BASELINE, settings, timeless
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
@@ -19,7 +20,6 @@ from gramrun.evaluation.baselines import run as baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.evaluation.trained import evaluate_run
 
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "exact-als.yaml"
 NAMES = ("popularity", "implicit-als", "exact-als")
 
 
@@ -27,15 +27,11 @@ NAMES = ("popularity", "implicit-als", "exact-als")
 def arguments(corpus_path):
     """A baseline of the small corpus, on the command line."""
 
-    def make(name, *settings):
-        settings = (f"data.path={corpus_path}", f"baseline.name={name}", "baseline.sweeps=4", *settings)
-        return ["baseline", "--config", CONFIG, *(part for s in settings for part in ("--set", s))]
+    def make(name, *more):
+        common = (f"data.path={corpus_path}", f"baseline.name={name}", "baseline.sweeps=4")
+        return ["baseline", "--config", BASELINE, *settings(*common, *more)]
 
     return make
-
-
-def timeless(result):
-    return {key: value for key, value in result.items() if key != "seconds"}
 
 
 @pytest.mark.parametrize("name", NAMES)

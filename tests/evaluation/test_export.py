@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import helpers
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers import BASELINE, CONFIG, settings
 
 from gramrun import runs
 from gramrun.data import shards
@@ -21,13 +23,7 @@ from gramrun.evaluation import trained as embeddings
 from gramrun.evaluation.trained import load_model
 from gramrun.model.build import embed_all
 
-ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "configs" / "synthetic"
-SMALL = ("train.steps=20", "train.batch_size=64", "estimator.gramian_batch_size=32", "evaluation.every=0")
-
-
-def settings(*overrides):
-    return [part for setting in overrides for part in ("--set", setting)]
+SMALL = (*helpers.SMALL, "train.steps=20", "evaluation.every=0")
 
 
 @pytest.fixture
@@ -40,9 +36,7 @@ def library(gramrun, tmp_path):
     header = "item_id:token\ttitle:token\tgenre:token\tembedding:token\n"
     (tmp_path / "mine" / "mine.item").write_text(header + rows, encoding="utf-8")
     assert gramrun("prepare", "atomic", "--source", "mine", "--output", "d")[0] == 0
-    code, _, err = gramrun(
-        "train", "--config", CONFIGS / "sogram.yaml", *settings(*SMALL, "data.path=d"), "--output", "r"
-    )
+    code, _, err = gramrun("train", "--config", CONFIG, *settings(*SMALL, "data.path=d"), "--output", "r")
     assert code == 0, err
     run, corpus = runs.open_run(Path("r")), open_corpus(Path("d"))
     left, right = embed_all(load_model(run, corpus)[0], corpus)
@@ -88,7 +82,7 @@ def test_the_other_formats_and_side(gramrun, library):
 
 
 def test_a_baseline(gramrun, library):
-    exact = ("--config", CONFIGS / "exact-als.yaml", *settings("data.path=d"))
+    exact = ("--config", BASELINE, *settings("data.path=d"))
     assert gramrun("baseline", *exact, "--output", "b")[0] == 0
     code, out, _ = gramrun("export", "b", "--output", "b.npy", "--json")
     assert (code, json.loads(out)["method"]) == (0, "exact ALS λ=10 γ=0,0")

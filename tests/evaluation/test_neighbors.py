@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from helpers import CONFIG, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,20 +159,14 @@ SMALL = ("train.steps=20", "train.batch_size=16", "estimator.gramian_batch_size=
          "gram_error.estimators=[]")  # fmt: skip
 
 
-def train(gramrun, root, *overrides):
-    settings = [part for setting in (*SMALL, *overrides) for part in ("--set", setting)]
-    code, _, err = gramrun("train", "--config", root, *settings, "--output", "r")
+def train(gramrun):
+    code, _, err = gramrun("train", "--config", CONFIG, *settings(*SMALL, "data.path=d"), "--output", "r")
     assert code == 0, err
 
 
-@pytest.fixture
-def config(request):
-    return request.config.rootpath / "configs" / "synthetic" / "sogram.yaml"
-
-
-def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path, config):
+def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path):
     make_corpus(tmp_path / "d", 25)
-    train(gramrun, config, "data.path=d")
+    train(gramrun)
     assert gramrun("export", "r", "--output", "movies.npy")[0] == 0
     assert gramrun("export", "r", "--output", "users.npy", "--side", "left")[0] == 0
     movies, users = np.load("movies.npy").astype(float), np.load("users.npy").astype(float)
@@ -196,9 +191,9 @@ def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path, config):
     assert "matches 25 movie titles" in err
 
 
-def test_pages_show_what_they_may_link_to(gramrun, tmp_path, config):
+def test_pages_show_what_they_may_link_to(gramrun, tmp_path):
     make_corpus(tmp_path / "d", 12, same_items=True)
-    train(gramrun, config, "data.path=d")
+    train(gramrun)
     code, out, _ = gramrun("neighbors", "r", "Title 005", "--json", "--count", "20")
     found = json.loads(out)
     assert (code, found["query"]["side"], found["to"]) == (0, "left", "right")

@@ -4,16 +4,15 @@ import datetime
 import itertools
 import time
 
-from helpers import CONFIG, settings
+from helpers import CONFIG, SMALL, settings
 from injection import Command, assert_same, results, succeed
 
 from gramrun import runs
 
 HOUR, DAY = 3600, 86_400
 TRAINING = settings(
-    "train.steps=40", "train.batch_size=64", "estimator.gramian_batch_size=32",
-    "evaluation.every=20", "gram_error.every=10", "gram_error.estimators=[{name: sogram}]",
-)  # fmt: skip
+    *SMALL, "evaluation.every=20", "gram_error.every=10", "gram_error.estimators=[{name: sogram}]"
+)
 
 
 def jump():
@@ -41,15 +40,8 @@ def jump():
 def test_jumps_change_no_result(corpus_path, tmp_path):
     straight, jumping = tmp_path / "straight", tmp_path / "jumping"
     every = "train.checkpoint_every='5 minutes'"  # of a monotonic clock: never in so short a run
-    line = [
-        "train",
-        "--config",
-        CONFIG,
-        *TRAINING,
-        *settings(f"data.path={corpus_path}", every),
-        "--output",
-        "r",
-    ]
+    data = settings(f"data.path={corpus_path}", every)
+    line = ["train", "--config", CONFIG, *TRAINING, *data, "--output", "r"]
     for arguments in ([*line, *settings("train.steps=20")], [*line, "--resume"], ["evaluate", "r"]):
         succeed(straight, *arguments)
         outcome = Command(jumping, *arguments, before=jump).end()

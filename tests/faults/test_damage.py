@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import BASELINE, CONFIG, settings
+from helpers import BASELINE, CONFIG, SMALL, settings
 from injection import succeed
 
 from gramrun import runs
@@ -20,9 +20,8 @@ from gramrun.runs import checkpoints
 
 SEED = 1
 
-SMALL = settings(
-    "train.steps=40", "train.batch_size=64", "estimator.gramian_batch_size=32", "train.checkpoint_every=20",
-    "evaluation.every=20", "evaluation.inner_products=50", "gram_error.every=10",
+WATCHED = settings(
+    *SMALL, "train.checkpoint_every=20", "evaluation.every=20", "evaluation.inner_products=50", "gram_error.every=10",
     "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sogram, gramian_batch_size: 16}]",
 )  # fmt: skip
 
@@ -52,9 +51,9 @@ def written_once(corpus_path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("written") / "folder"
     data = settings(f"data.path={corpus_path}")
     for line in (
-        ("train", "--config", CONFIG, *SMALL, *data, "--output", "t"),
+        ("train", "--config", CONFIG, *WATCHED, *data, "--output", "t"),
         ("evaluate", "t"),
-        ("gram-error", "--config", CONFIG, *SMALL, *data, "--output", "g"),
+        ("gram-error", "--config", CONFIG, *WATCHED, *data, "--output", "g"),
         ("baseline", "--config", BASELINE, *data, "--output", "b"),
     ):
         succeed(folder, *line)

@@ -14,13 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers import BASELINE, CONFIG, settings
+from helpers import BASELINE, CONFIG, SMALL, settings
 from injection import PRELOADED, Command, Outcome, assert_same, assert_whole, gramrun, results, succeed
 
 from gramrun.data import shards
 
-SHORT = settings("train.steps=60", "train.batch_size=64", "estimator.gramian_batch_size=32",
-                 "train.checkpoint_every=10", "evaluation.every=20", "gram_error.every=5",
+SHORT = settings(*SMALL, "train.steps=60", "train.checkpoint_every=10", "evaluation.every=20", "gram_error.every=5",
                  "gram_error.estimators=[{name: sogram, gramian_batch_size: 16}]")  # fmt: skip
 LONG = settings("train.steps=500", "train.checkpoint_every=50", "evaluation.every=250")
 

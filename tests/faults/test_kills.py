@@ -6,20 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import BASELINE, CONFIG, settings
+from helpers import BASELINE, CONFIG, SMALL, settings
 from injection import Command, assert_same, assert_whole, gramrun, results, succeed
 
 SEED = 20180717
 TRAINING = settings(
-    "train.steps=60",
-    "train.batch_size=64",
-    "train.checkpoint_every=10",
-    "estimator.gramian_batch_size=32",
-    "evaluation.every=20",
-    "evaluation.inner_products=100",
+    *SMALL, "train.steps=60", "train.checkpoint_every=10", "evaluation.every=20", "evaluation.inner_products=100",
     "gram_error.every=10",
     "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sagram, gramian_batch_size: 64}]",
-)
+)  # fmt: skip
 WIKI = settings(
     "planted.pages=400", "planted.links=4000", "planted.words=40", "planted.categories=16", "planted.topics=4"
 )

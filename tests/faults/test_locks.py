@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import BASELINE, CONFIG, ROOT, settings
+from helpers import BASELINE, CONFIG, ROOT, SMALL, settings, timeless
 from injection import Command, gramrun, succeed
 
 from gramrun import runs
@@ -17,8 +17,7 @@ from gramrun.base.files import read_json
 from gramrun.base.locks import locked
 from gramrun.runs import checkpoints
 
-LONG = settings("train.steps=1000000", "train.batch_size=64", "train.checkpoint_every=10",
-                "estimator.gramian_batch_size=32", "evaluation.every=0")  # fmt: skip
+LONG = settings(*SMALL, "train.steps=1000000", "train.checkpoint_every=10", "evaluation.every=0")
 
 
 @pytest.fixture
@@ -111,14 +110,19 @@ def test_a_refused_command_leaves_no_lock_and_no_folders(lines, tmp_path):
     assert os.listdir(tmp_path / "f") == []
 
 
-def test_two_evaluations_at_once_keep_both_results(lines, tmp_path):
+def test_two_evaluations_at_once_record_what_two_in_turn_do(lines, tmp_path):
     folder = tmp_path / "f"
     succeed(folder, *lines["train"], *settings("train.steps=20"))
     with locked(folder / "r" / "evaluation.json"):  # both wait for it
         both = [Command(folder, "evaluate", "r", "--split", s) for s in ("train", "validation")]
     assert [command.end().code for command in both] == [0, 0]
-    assert set(read_json(folder / "r" / "evaluation.json")) == {"train", "validation"}
     assert not list(folder.rglob("*.lock"))
+    at_once = {split: timeless(r) for split, r in read_json(folder / "r" / "evaluation.json").items()}
+    (folder / "r" / "evaluation.json").unlink()
+    for split in ("train", "validation"):
+        succeed(folder, "evaluate", "r", "--split", split)
+    in_turn = {split: timeless(r) for split, r in read_json(folder / "r" / "evaluation.json").items()}
+    assert at_once == in_turn and in_turn.keys() == {"train", "validation"}
 
 
 COUNT = """

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 import yaml
 from fuzzing import Refused, budgets, inputs, outcome
+from helpers import CONFIGS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gramrun.config import BaselineConfig, PrepareConfig, RunConfig
 from gramrun.config.loading import config_hash, dump_config, keys_of, load_config
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 KINDS = {
     RunConfig: CONFIGS / "synthetic" / "sogram.yaml",
     BaselineConfig: CONFIGS / "movielens-100k" / "exact-als.yaml",
@@ -42,33 +41,9 @@ HOSTILE = {
 }
 
 LARGE = [2**31 - 1, 2**31, 2**53 + 1, 2**63, 2**64, 10**400, -(10**400), 1e308, 1e-320, -0.0, 1e18]
-WORDS = [
-    "1 epoch",
-    "500 steps",
-    "5 minutes",
-    "9" * 400 + " epochs",
-    "1e5",
-    "0x10",
-    "1_000",
-    "١ epoch",
-    "yes",
-    "none",
-]
-WORDS += [
-    "null",
-    "1/n",
-    "1",
-    "exact",
-    "svd",
-    "cuda",
-    "latest",
-    "a" * 5_000,
-    "a\0b",
-    "\u2028",
-    "\x1b[31m",
-    "a\nb",
-    "../x",
-]
+WORDS = ["1e5", "0x10", "1_000", "yes", "none", "null", "1/n", "1", "exact", "svd", "cuda", "latest", "../x"]
+WORDS += ["1 epoch", "500 steps", "5 minutes", "9" * 400 + " epochs", "١ epoch"]
+WORDS += ["a" * 5_000, "a\0b", "\u2028", "\x1b[31m", "a\nb"]
 scalars = st.one_of(
     st.integers(-3, 3), st.integers(), st.floats(), st.sampled_from(LARGE), st.text(max_size=12),
     st.sampled_from(WORDS), st.none(), st.booleans(), st.dates(), st.binary(max_size=5),

@@ -24,6 +24,7 @@ from fuzzing import (
     replaced,
     unseal,
 )
+from helpers import BASELINE, CONFIG, settings
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_fuzz_shards import DTYPES, SHAPES, header_bytes, json_values
@@ -32,8 +33,6 @@ from gramrun import runs
 from gramrun.gramian.low_rank_prior import load_prior
 from gramrun.runs import checkpoints
 
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
-BASELINE = Path(__file__).parents[2] / "configs" / "movielens-100k" / "exact-als.yaml"
 TOKENS = [*JSON_TOKENS, b'"step": ', b'"a"', b"\n", b"{}\n"]
 
 
@@ -46,18 +45,17 @@ SMALL = ["train.steps=4", "train.batch_size=16", "estimator.gramian_batch_size=1
 def made(corpus_path, tmp_path_factory) -> dict[str, Path]:
     """A training run, a gram-error run and a baseline, all of a few steps."""
     folder = tmp_path_factory.mktemp("runs")
-    settings = [f"data.path={corpus_path}", *SMALL]
-    options = [part for setting in settings for part in ("--set", setting)]
-    for kind in ("train", "gram-error"):
-        code, _, error = command(kind, "--config", CONFIG, "--output", folder / kind, *options)
+    kinds = {
+        "train": (CONFIG, SMALL),
+        "gram-error": (CONFIG, SMALL),
+        "baseline": (BASELINE, ["baseline.embedding_dim=4", "baseline.sweeps=2"]),
+    }
+    for kind, (config, chosen) in kinds.items():
+        options = settings(f"data.path={corpus_path}", *chosen)
+        code, _, error = command(kind, "--config", config, "--output", folder / kind, *options)
         assert code == 0, error
-    code, _, error = command(
-        "baseline", "--config", BASELINE, "--output", folder / "baseline", "--set", f"data.path={corpus_path}",
-        "--set", "baseline.embedding_dim=4", "--set", "baseline.sweeps=2",
-    )  # fmt: skip
-    assert code == 0, error
     unseal(folder)
-    return {kind: folder / kind for kind in ("train", "gram-error", "baseline")}
+    return {kind: folder / kind for kind in kinds}
 
 
 def commands_on(kind: str, run: Path, output: Path) -> list[list[object]]:
@@ -88,13 +86,22 @@ NAMELESS = b"step,epoch,estimator,batch_size,alpha,side,error\n1,1,,16,,left,0.5
 
 
 @pytest.fixture
-def use(made, tmp_path):
+def copy(made, tmp_path):
+    """A fresh copy of a run of a kind, always at the same path."""
+
+    def fresh(kind: str) -> Path:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        return Path(shutil.copytree(made[kind], tmp_path / "run"))
+
+    return fresh
+
+
+@pytest.fixture
+def use(copy, tmp_path):
     """Copy a run, change one of its files, and run one of the commands that read it."""
 
     def run_command(kind: str, name: str, change, which: int) -> None:
-        run = tmp_path / "run"
-        shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(made[kind], run)
+        run = copy(kind)
         (run / name).write_bytes(change((run / name).read_bytes()))
         possible = commands_on(kind, run, tmp_path / "figure.png")
         _, _, error = command(*possible[which % len(possible)])
@@ -160,8 +167,8 @@ class _Payload:
 
 
 @pytest.mark.parametrize("way", ["zip", "legacy", "pickle", "hidden in a state"])
-def test_a_checkpoint_cannot_run_code(way, made, tmp_path):
-    run = Path(shutil.copytree(made["train"], tmp_path / "run"))
+def test_a_checkpoint_cannot_run_code(way, copy, tmp_path):
+    run = copy("train")
     for path in (run / "checkpoints").iterdir():
         if way == "pickle":
             path.write_bytes(pickle.dumps(_Payload(tmp_path / "pwned")))
@@ -198,7 +205,7 @@ states = st.recursive(
 
 
 @budgets(fast=8, slow=500)
-def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path):
+def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, copy):
     """Intact files whose states have other shapes or types than the run's."""
     source = runs.open_run(made["train"]).checkpoints()[-1]
     places = leaves_of(torch.load(source, weights_only=True))
@@ -214,11 +221,8 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, tmp_path
     @example(("trainer", "step"), -1, True)
     @example(next(p for p in places if p[:2] == ("trainer", "model") and len(p) == 3), 1, True)
     def check(place, value, resume):
-        run = tmp_path / "run"
-        shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(made["train"], run)
-        state = torch.load(source, weights_only=True)
-        state = replaced(state, place, value)
+        run = copy("train")
+        state = replaced(torch.load(source, weights_only=True), place, value)
         for path in (run / "checkpoints").iterdir():
             path.unlink()
         torch.save(state, run / "checkpoints" / source.name)
@@ -271,8 +275,8 @@ arrays = st.one_of(
 
 
 @budgets(fast=15, slow=1_000)
-def test_any_embeddings_and_priors_fit_or_are_refused(examples, made, tmp_path):
-    run = Path(shutil.copytree(made["baseline"], tmp_path / "run"))
+def test_any_embeddings_and_priors_fit_or_are_refused(examples, copy):
+    run = copy("baseline")
     whole = (run / "embeddings.npz").read_bytes()
 
     @inputs(examples)

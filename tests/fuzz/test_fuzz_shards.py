@@ -26,13 +26,13 @@ from fuzzing import (
     replaced,
     unseal,
 )
+from helpers import CONFIG
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gramrun.data import shards
 from gramrun.data.corpus import SplitCorpus
 
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
 NAMES = ["../../x", "/etc/passwd", "a/b", "", ".", "..", "x\0y", "left", "user", "a" * 5_000, "..\\x"]
 json_values = st.recursive(
     st.one_of(

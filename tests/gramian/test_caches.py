@@ -134,6 +134,13 @@ def test_a_file_is_as_long_as_its_cache_and_has_its_room_on_the_disk_at_once(fil
         assert status.st_blocks * 512 >= status.st_size  # POSIX: blocks of 512 bytes
 
 
+def test_a_cache_that_is_empty_or_in_memory_opens_no_file(files, tmp_path):
+    """An estimator without companions has an empty cache of them, and no file has a room of 0 bytes."""
+    assert cache_tensor(3, 0, torch.float32, tmp_path).shape == (3, 0)
+    assert cache_tensor(3, 2, torch.float32, None).shape == (3, 2)
+    assert files == []
+
+
 @pytest.mark.parametrize(("entry", "entries"), [("item", 7), ("pair", 12)])
 def test_embeddings_and_companions_both_lie_in_the_folder(entry, entries, files, tmp_path):
     """Neither is held in memory."""

@@ -14,11 +14,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 from packaging.version import Version
 
 from gramrun import __version__
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ("gramrun", "configs", "docs", "experiments", "tests")
 
 

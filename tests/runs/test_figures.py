@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 
 from gramrun.base.errors import InputError
 from gramrun.runs import plotting
@@ -130,20 +129,6 @@ def test_steps_that_one_seed_lacks_are_left_out():
     assert list(line.get_xdata()) == [0, 1, 2, 3, 4]
 
 
-def test_theory_is_dashed_in_the_colour_of_what_was_measured():
-    frame = theory_frame()
-    for panel in plotting.theory_figure(frame).axes:
-        lines = panel.get_lines()
-        assert labels(panel) == ["sampling", "SOGram α=0.1"]
-        measured = {to_hex(line.get_color()): line for line in lines if line.get_marker() != "None"}
-        assert all(line.get_linestyle() == "-" for line in measured.values())
-        theory = [line for line in lines if line.get_marker() == "None"]
-        assert all(line.get_linestyle() == "--" for line in theory)
-        drawn = {(to_hex(line.get_color()), float(line.get_ydata()[-1])) for line in theory}
-        sampling, sogram = measured
-        assert drawn == {(sampling, 0.03 / 20), (sogram, 40.0), (sogram, 600.0)}
-
-
 def test_bands_hold_the_quantiles_and_lines_are_medians():
     for panel, offset in zip(
         plotting.inner_products_figure(inner_products_frame()).axes, (10, 0), strict=False
@@ -186,19 +171,3 @@ def test_gravity_is_drawn_over_time_and_at_the_end():
 def test_data_that_cannot_be_plotted_are_named(plot, message):
     with pytest.raises(InputError, match=message):
         plot()
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "figure.svg"
-    path.write_text("old")
-    figure = FIGURES["map"]()
-
-    def fill_the_disk(file, **options):
-        file.write_text("half a fig")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(figure, "savefig", fill_the_disk)
-    with pytest.raises(InputError, match="No space left"):
-        plotting.save(figure, path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

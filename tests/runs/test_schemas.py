@@ -4,8 +4,10 @@ import json
 import shlex
 from pathlib import Path
 
+import helpers
 import pytest
 import torch
+from helpers import BASELINE, CONFIG, settings
 
 from experiments.report.runs import read_record
 from gramrun import __version__, runs
@@ -13,9 +15,7 @@ from gramrun.base.files import read_json, write_json
 from gramrun.data import shards
 from gramrun.runs import checkpoints, directory
 
-CONFIG = Path(__file__).parents[2] / "configs" / "synthetic" / "sogram.yaml"
-SMALL = ("--set", "train.epochs=null", "--set", "train.steps=2", "--set", "train.batch_size=64",
-         "--set", "estimator.gramian_batch_size=32")  # fmt: skip
+SMALL = settings(*helpers.SMALL, "train.steps=2")
 
 
 def rewrite(path: Path, **fields) -> dict:
@@ -35,8 +35,7 @@ def trained(gramrun):
 
 def test_every_manifest_says_version_and_schema(gramrun, trained):
     assert gramrun("gram-error", "--config", CONFIG, *SMALL, "--output", "errors")[0] == 0
-    exact_als = CONFIG.with_name("exact-als.yaml")
-    assert gramrun("baseline", "--config", exact_als, "--output", "baseline")[0] == 0
+    assert gramrun("baseline", "--config", BASELINE, "--output", "baseline")[0] == 0
     for run in (trained, Path("errors"), Path("baseline")):
         manifest = read_json(run / directory.MANIFEST)
         assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)

@@ -26,19 +26,18 @@ def watch(path, config, corpus):
     return run, trainer, observers, gram_error.measure(run, trainer, observers)
 
 
-def test_the_file_has_every_estimator_side_and_step(tmp_path, make_config, corpus):
-    run, _, _, file = watch(tmp_path / "g", make_config(), corpus)
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory, make_config, corpus):
+    """A run with all observers under the paper's weights."""
+    config = make_config("train.gamma_left=1", "train.gamma_right=1")
+    return watch(tmp_path_factory.mktemp("watched") / "g", config, corpus)
+
+
+def test_the_file_has_every_estimator_side_and_step(watched):
+    run, _, _, file = watched
     frame = pd.read_csv(file)
-    assert list(frame.columns) == [
-        "step",
-        "epoch",
-        "seconds",
-        "estimator",
-        "batch_size",
-        "alpha",
-        "side",
-        "error",
-    ]
+    columns = ["step", "epoch", "seconds", "estimator", "batch_size", "alpha", "side", "error"]
+    assert list(frame.columns) == columns
     assert sorted(frame["step"].unique()) == [1, 10, 20, 30, 40]
     assert set(frame["side"]) == {"left", "right"}
     assert len(frame) == 5 * 2 * 5
@@ -49,28 +48,15 @@ def test_the_file_has_every_estimator_side_and_step(tmp_path, make_config, corpu
     assert run.manifest["status"] == "finished"
 
 
-def test_errors_are_against_the_pairs_of_the_paper(tmp_path, make_config, corpus):
+def test_errors_are_against_the_pairs_of_the_paper(watched, corpus):
     """The last row of the file, recomputed from its definition over all training pairs."""
-    config = make_config("train.gamma_left=1", "train.gamma_right=1")
-    _, trainer, observers, file = watch(tmp_path / "g", config, corpus)
+    _, trainer, observers, file = watched
     rows = trainer.left.embed_items(torch.from_numpy(corpus.train.left).long()).double()
     exact = rows.T @ rows / len(rows)
     torch.testing.assert_close(trainer.left.exact_gramian(), exact, rtol=1e-6, atol=1e-9)
     last = pd.read_csv(file).query("step == 40 and side == 'left' and estimator == 'sampling'")
-    assert float(last["error"].iloc[0]) == pytest.approx(
-        relative_error(observers.estimators[0][0].gramian, exact)
-    )
-
-
-def test_watchers_do_not_influence_the_trajectory(tmp_path, make_config, corpus):
-    config = make_config()
-    _, watched, _, _ = watch(tmp_path / "g", config, corpus)
-    alone = Trainer(config, corpus)
-    for _ in alone.steps():
-        pass
-    assert all(
-        torch.equal(a, b) for a, b in zip(watched.model.parameters(), alone.model.parameters(), strict=True)
-    )
+    estimate = observers.estimators[0][0].gramian
+    assert float(last["error"].iloc[0]) == pytest.approx(relative_error(estimate, exact))
 
 
 def test_equal_batch_sizes_share_their_draws(tmp_path, make_config, corpus):
@@ -155,20 +141,21 @@ def read_trajectory(path):
     return pd.read_csv(path / trajectory.CSV)
 
 
-def test_the_trajectory_is_measured_by_its_definitions(tmp_path, make_config, corpus):
+def test_the_trajectory_is_measured_by_its_definitions_and_not_influenced(watched, corpus):
     """‖G‖, σ² and the last step's drift, recomputed pair by pair from a model trained on its own."""
-    config = make_config("train.gamma_left=1", "train.gamma_right=1")
-    watch(tmp_path / "g", config, corpus)
-    frame = read_trajectory(tmp_path / "g")
+    run, trainer, _, _ = watched
+    frame = read_trajectory(run.path)
     assert tuple(frame.columns) == trajectory.COLUMNS
     assert sorted(frame["step"].unique()) == [1, 10, 20, 30, 40]
     assert frame["drift"].isna().eq(frame["step"] == 1).all()
     assert (frame["reference_error"] == 0).all()
-    alone, terms = Trainer(config, corpus), {}
+    alone, terms = Trainer(trainer.config, corpus), {}
     for record in alone.steps():
         if record.step >= 39:
             rows = alone.right.embed_items(torch.from_numpy(corpus.train.right).long()).double()
             terms[record.step] = torch.einsum("ni,nj->nij", rows, rows)
+    parameters = zip(trainer.model.parameters(), alone.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in parameters)
     before, now = (terms[step].mean(0) for step in (39, 40))
     row = frame.query("step == 40 and side == 'right'").iloc[0]
     assert row["gramian_norm"] == pytest.approx(float(torch.linalg.norm(now)), rel=1e-6)

@@ -1,11 +1,10 @@
 """Predicted memory against real tensors and real processes, and the refusal of runs that do not fit."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 import yaml
+from helpers import CONFIG, CONFIGS, settings
 
 from experiments.benchmarks.growth import peak_of_training, predicted_peak
 from experiments.benchmarks.random_pages import pages_corpus
@@ -32,9 +31,7 @@ from gramrun.training.objective import companion_dim
 from gramrun.training.trainer import Trainer
 
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
-CONFIGS = Path(__file__).parents[2] / "configs"
 PAPER = CONFIGS / "wikipedia-simple" / "paper-sogram.yaml"
-CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -264,9 +261,9 @@ def test_the_caches_of_observers_are_added_up(make_config, corpus, available):
 def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch, available):
     available(150_000_000)
     monkeypatch.setattr(training, "make_model", None)  # no model is made
-    settings = ("--set", f"data.path={corpus_path}", "--output", tmp_path / "run")
+    line = ["train", "--config", CONFIG, *settings(f"data.path={corpus_path}"), "--output", tmp_path / "run"]
     for dry in ([], ["--dry-run"]):
-        code, out, error = gramrun("train", "--config", CONFIG, *settings, *dry)
+        code, out, error = gramrun(*line, *dry)
         assert (code, error.count("\n"), "at its peak" in out) == (2, 1, bool(dry))
         assert "and the rest of this run need 165." in error
     assert not (tmp_path / "run").exists()
@@ -286,8 +283,8 @@ ABSENT = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
     ],
 )
 def test_commands_refuse_what_the_run_would(gramrun, corpus_path, tmp_path, command, setting, message):
-    settings = ("--config", CONFIG, "--set", f"data.path={corpus_path}", "--set", setting)
-    code, _, error = gramrun(*command, *settings)
+    options = settings(f"data.path={corpus_path}", setting)
+    code, _, error = gramrun(*command, "--config", CONFIG, *options)
     assert (code, error.count("\n")) == ((0, 0) if message is None else (2, 1))
     assert message is None or message in error
     assert not list(tmp_path.glob("**/run*"))
@@ -295,8 +292,8 @@ def test_commands_refuse_what_the_run_would(gramrun, corpus_path, tmp_path, comm
 
 def test_checkpoints_beyond_the_disk_are_refused(gramrun, corpus_path, tmp_path, monkeypatch):
     monkeypatch.setattr(capacity, "available_disk", lambda path: 1000)
-    settings = ("--config", CONFIG, "--set", f"data.path={corpus_path}", "--output", tmp_path / "run")
-    code, _, error = gramrun("train", *settings)
+    options = (*settings(f"data.path={corpus_path}"), "--output", tmp_path / "run")
+    code, _, error = gramrun("train", "--config", CONFIG, *options)
     assert code == 2
     assert "checkpoints need" in error
     assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers import FORMS
 
 from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.training import trainer as training
@@ -9,29 +10,20 @@ from gramrun.training.objective import Gravity, TaylorSoftmax
 from gramrun.training.trainer import Trainer
 
 STEPS = 12
-METHODS = {
-    "sampling": ["estimator.name=sampling"],
-    "sampling, previous": [
-        "estimator.name=sampling",
-        "estimator.batch=previous",
-        "estimator.gramian_batch_size=64",
-    ],
-    "sogram": ["estimator.name=sogram"],
-    "sogram debiased": ["estimator.name=sogram", "estimator.debias=true"],
-    "sogram exact start": ["estimator.name=sogram", "estimator.start=exact"],
-    "sag": ["estimator.name=sagram", "estimator.beta=1/n"],
-    "saga": ["estimator.name=sagram", "estimator.rebuild_every=7"],
-    "saga per pair": [
-        "estimator.name=sagram",
-        "estimator.cache=pair",
-        "train.gamma_left=1",
-        "train.gamma_right=1",
-    ],
-    "control variate": ["estimator.name=control-variate"],
-    "control variate with caches": ["estimator.name=control-variate", "estimator.cache=item"],
-    "exact": ["estimator.name=exact"],
-    "none": ["estimator.name=none", "train.gravity=0"],
-}
+METHODS = [
+    "sampling",
+    "sogram",
+    "sogram, free batch",
+    "sogram, debiased",
+    "sogram, exact start",
+    "SAG, pairs",
+    "SAGA, items",
+    "SAGA, pairs",
+    "control variate",
+    "control variate, caches",
+    "exact",
+    "no gravity",
+]
 HIDDEN = ["model.hidden=[6]", "train.dense_learning_rate=0.01"]
 
 
@@ -52,7 +44,7 @@ def everything(trainer):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_prior_of_zeros_is_no_prior_bit_for_bit(make_config, corpus, monkeypatch, method):
     settings = (f"train.steps={STEPS}", "train.gamma_left=0.5", "train.gamma_right=0", *HIDDEN)
-    config = make_config(*settings, *METHODS[method])
+    config = make_config(*settings, *FORMS[method])
     plain = everything(make_trainer(monkeypatch, config, corpus, Gravity(None)))
     zeros = LowRankPrior(torch.zeros(corpus.left.items, 3), torch.zeros(corpus.right.items, 3))
     trainer = make_trainer(monkeypatch, config, corpus, Gravity(zeros))

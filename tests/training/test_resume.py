@@ -15,7 +15,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from helpers import leaves, restored, start, train
+from helpers import FOLDER, FORMS, PREVIOUS, leaves, restored, start, train
 
 from gramrun.base.errors import InputError
 from gramrun.base.interruption import Interrupted
@@ -26,40 +26,6 @@ from gramrun.training.trainer import Trainer
 
 INTERRUPTIONS = 3
 KILLS = 50
-PAIRS = ("train.gamma_left=1", "train.gamma_right=1")
-PREVIOUS = ("estimator.batch=previous", "estimator.gramian_batch_size=64")
-SVD = ("train.prior.name=svd", "train.prior.rank=3")
-TAYLOR = ("train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1")
-FOLDER = "{folder}"  # stands for a folder of the test's own
-
-FORMS = {
-    "sampling": ("estimator.name=sampling",),
-    "sogram": ("estimator.name=sogram",),
-    "sogram, free batch": ("estimator.name=sogram", *PREVIOUS),
-    "sogram, debiased": ("estimator.name=sogram", "estimator.debias=true"),
-    "sogram, table": ("estimator.name=sogram", "estimator.alpha_schedule={1: 1, 5: 0.1}"),
-    "sogram, exact start": ("estimator.name=sogram", "estimator.start=exact"),
-    "sogram, caches": ("estimator.name=sogram", "estimator.cache=item"),
-    "SAG, items, free batch": ("estimator.name=sagram", "estimator.beta=1/n", *PREVIOUS),
-    "SAG, pairs": ("estimator.name=sagram", "estimator.beta=1/n", "estimator.cache=pair", *PAIRS),
-    "SAGA, items": ("estimator.name=sagram",),
-    "SAGA, unprojected": ("estimator.name=sagram", "estimator.project=false"),
-    "SAGA, pairs": ("estimator.name=sagram", "estimator.cache=pair", *PAIRS),
-    "SAGA, on disk": (
-        "estimator.name=sagram",
-        "estimator.cache_dtype=bfloat16",
-        f"estimator.cache_folder={FOLDER}",
-        "estimator.rebuild_every=7",
-    ),
-    "control variate": ("estimator.name=control-variate",),
-    "control variate, caches": ("estimator.name=control-variate", "estimator.cache=item"),
-    "exact": ("estimator.name=exact",),
-    "no gravity": ("estimator.name=none", "train.gravity=0"),
-    "batch softmax": ("estimator.name=none", "train.objective=batch-softmax"),
-    "Taylor softmax, caches": (*TAYLOR, "estimator.name=sagram"),
-    "prior": SVD,
-    "between pairs and items": ("train.gamma_left=0.5", "train.gamma_right=0.25"),
-}
 OPTIMIZERS = {
     "adagrad": ("train.optimizer=adagrad",),
     "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),

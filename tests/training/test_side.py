@@ -15,22 +15,6 @@ def literal_weights(column, items, gamma):
     return powers / powers.sum()
 
 
-@pytest.mark.parametrize("gamma", [1.0, 0.5, 0.0])
-def test_exact_gramian_and_reused_pairs_are_means_over_the_population(make_config, corpus, gamma):
-    """All training pairs, reused with their importance, have the Gramian of the whole side."""
-    trainer = Trainer(make_config(f"train.gamma_left={gamma}", f"train.gamma_right={gamma}"), corpus)
-    everything = torch.arange(len(corpus.train))
-    for side, column in ((trainer.left, corpus.train.left), (trainer.right, corpus.train.right)):
-        rows = side.embed_items(torch.arange(side.items)).double()
-        w = torch.from_numpy(literal_weights(column, side.items, gamma))
-        expected = sum(w[x] * torch.outer(rows[x], rows[x]) for x in range(side.items))
-        torch.testing.assert_close(side.exact_gramian(), expected, atol=1e-8, rtol=1e-5)
-        items = torch.from_numpy(column).long()
-        reused = batch_moments(side.from_pairs(everything, rows[items]))
-        torch.testing.assert_close(reused, expected, atol=1e-8, rtol=1e-5)
-        assert side.whole().items.tolist() == sorted(set(column.tolist()))
-
-
 @pytest.mark.parametrize("gamma", [1.0, 0.5])
 def test_the_previous_batch_is_the_last_gradient_batch_under_its_own_parameters(make_config, corpus, gamma):
     """Ĝ(t) = (1/|B'|) sum_{i in B'(t−1)} (w/p) u_i ⊗ u_i under θ(t−1), and a drawn batch at the first step."""
