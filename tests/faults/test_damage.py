@@ -3,6 +3,7 @@
 Damage is refused in one line that names the file, or it changes nothing that is read (the spaces of a JSON file).
 """
 
+import contextlib
 import json
 import random
 import shutil
@@ -102,6 +103,31 @@ def test_damage_is_refused_by_each_command_that_uses_the_file(gramrun, written, 
             for new in (written / "x.png", file):
                 new.unlink(missing_ok=True)
             file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("positions", [3, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_random_bit_is_noticed_or_harmless(written, positions):
+    def read(name):
+        path = written / name.split("/")[0]
+        run = runs.open_directory(path)
+        if name.endswith("evaluation.json"):
+            return read_json(path / "evaluation.json")
+        if name.endswith("manifest.json"):
+            return run.manifest
+        return run.config, run.file(Path(name).name).read_bytes()
+
+    draw = random.Random(SEED)
+    harmless = 0
+    for name in USED:
+        whole, expected = (written / name).read_bytes(), read(name)
+        for _ in range(positions):
+            (written / name).write_bytes(changed(whole, draw.randrange(len(whole)), draw.randrange(8)))
+            with contextlib.suppress(InputError):
+                assert read(name) == expected
+                assert name.endswith(".json")  # a space
+                harmless += 1
+        (written / name).write_bytes(whole)
+    assert harmless <= 0.05 * positions * len(USED)
 
 
 def refusal(folder):

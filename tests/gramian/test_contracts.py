@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from gramrun.gramian import ESTIMATOR_NAMES
+from gramrun.gramian.control_variate import ControlVariate
+from gramrun.gramian.exact import ExactGramian
 from gramrun.gramian.population import make_population
+from gramrun.gramian.sampling import Sampling
+from gramrun.gramian.schedule import AlphaSchedule
 
 PAIRS = torch.tensor([0, 0, 0, 1, 1, 2, 4, 4, 4, 4, 5, 6])  # item 3 has no pair
 GAMMAS = [1.0, 0.5, 0.0]
@@ -82,3 +86,9 @@ def test_caches_per_pair_refuse_a_batch_of_items():
     trajectory.start(estimator)
     with pytest.raises(ValueError, match="drawn as pairs"):
         estimator.observe(trajectory.drawn(0, 0))
+
+
+def test_defaults_of_classes_are_no_companions_and_a_projection():
+    variate = ControlVariate(3, AlphaSchedule(0.1), Sampling(3))
+    assert variate.project
+    assert variate.cross.shape == ExactGramian(3, population(1.0)).cross.shape == (3, 0)

@@ -98,3 +98,12 @@ def test_enumerated_draws_are_the_population(gamma):
     torch.testing.assert_close(reached, torch.tensor(enumeration.weights(gamma), dtype=torch.double))
     weights = enumeration.population(gamma).item_weights
     torch.testing.assert_close(reached.float(), weights, rtol=1e-6, atol=0)
+
+
+def test_on_another_device_the_tensors_move_and_draws_follow_them():
+    meta = torch.device("meta")
+    moved = [make_population(PAIRS, ITEMS, gamma).to(meta) for gamma in (0.5, 1.0)]
+    tensors = [moved[0].importance, *(t for p in moved for t in (p.pair_items, p.item_weights))]
+    tensors += moved[1].draw(np.random.default_rng(0), 2)
+    assert {tensor.device for tensor in tensors} == {meta}
+    assert moved[0].cumulative.tolist() == make_population(PAIRS, ITEMS, 0.5).cumulative.tolist()

@@ -135,6 +135,12 @@ def test_a_table_is_followed():
     assert weights == pytest.approx(literal)
 
 
+@pytest.mark.parametrize("form", [{}, {2: 0.5}, {1: 0.0}, {1: 1.5}, {1: 0.5, 3: 1.5}], ids=str)
+def test_a_table_without_a_rate_for_step_1_or_with_a_rate_outside_0_to_1_is_refused(form):
+    with pytest.raises(ValueError, match="alpha"):
+        AlphaSchedule(0.1, form)
+
+
 @pytest.mark.parametrize("rates", [{1: 0.5, 2: 0.25, 4: 0.5}, {1: 0.2}])
 def test_debiasing_a_table_divides_by_its_own_weights(rates):
     """c_t = 1 − prod (1 − α_s) whatever the rates are."""
