@@ -32,9 +32,9 @@ def values(corpus: Corpus, side: Side, name: str) -> list[list[str]]:
     ]
 
 
-def refusal(inter: str = INTER, **others: str) -> str:
+def refusal(files: dict[str, bytes]) -> str:
     with pytest.raises(InputError) as caught:
-        read_tables(inter, **others)
+        read(RawFiles("raw", files))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -95,7 +95,8 @@ def test_turns_fields_into_features(caplog: pytest.LogCaptureFixture) -> None:
 def test_vocabulary_names_are_file_names() -> None:
     corpus = read_tables(user="user_id:token\tage / sex:token\nu1\tx\nu2\tx\n")
     assert "user.age___sex" in corpus.vocabularies
-    assert "would share a file" in refusal(user="user_id:token\ta b:token\ta/b:token\nu1\tx\tx\nu2\tx\tx\n")
+    same = b"user_id:token\ta b:token\ta/b:token\nu1\tx\tx\nu2\tx\tx\n"
+    assert "would share a file" in refusal({"toy.inter": INTER.encode(), "toy.user": same})
 
 
 def test_quotes_and_na_are_ordinary_text() -> None:
@@ -105,47 +106,27 @@ def test_quotes_and_na_are_ordinary_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inter", "line", "problem"),
+    ("suffix", "data", "start"),
     [
-        ("user_id\titem_id:token\na\tb\n", 1, "'user_id' is not FIELD:TYPE"),
-        ("a:token\ta:token\nx\ty\n", 1, "the field 'a' occurs twice"),
-        ("user_id:token\trating:float\na\t1\n", 1, "has no two token fields"),
-        ("user_id:token\titem_id:token\na\tb\na\n", 3, "has 1 field, not 2"),
-        ("user_id:token\titem_id:token\na\tb\n\tb\n", 3, "user_id is empty"),
-        ("user_id:token\titem_id:token\na\tb\na\tb", 3, "ends within this line"),
-        ("user_id:token\titem_id:token\trating:float\na\tb\tinf\n", 2, "rating is"),
-        ("<html><body>404</body></html>\n", 1, "is a web page (HTML)"),
+        ("inter", b"user_id\titem_id:token\na\tb\n", ", line 1: 'user_id' is not FIELD:TYPE"),
+        ("inter", b"a:token\ta:token\nx\ty\n", ", line 1: the field 'a' occurs twice"),
+        ("inter", b"user_id:token\trating:float\na\t1\n", ", line 1: has no two token fields"),
+        ("inter", b"user_id:token\titem_id:token\na\tb\na\n", ", line 3: has 1 field, not 2"),
+        ("inter", b"user_id:token\titem_id:token\na\tb\n\tb\n", ", line 3: user_id is empty"),
+        ("inter", b"user_id:token\titem_id:token\na\tb\na\tb", ", line 3: the file ends within this line"),
+        ("inter", b"user_id:token\titem_id:token\trating:float\na\tb\tinf\n", ", line 2: rating is"),
+        ("inter", b"user_id:token\titem_id:token\nx\t\xe9\n", ", line 2: byte 0xe9 is not UTF-8"),
+        ("inter", b"<html><body>404</body></html>\n", ", line 1: is a web page (HTML)"),
+        ("inter", b"", ": is empty"),
+        ("inter", b"user_id:token\titem_id:token\n", ": holds no interactions"),
+        ("item", b"item_id:token\tyear:float\n9\t1999\n9\t2000\n", ", line 3: item_id '9' occurs in"),
+        ("item", b"item_id:token\tyear:float\n9\tlate\n", ", line 2: year is 'late', not a number"),
+        ("item", b"id:token\tyear:float\n9\t1999\n", ", line 1: has no field 'item_id'"),
     ],
 )
-def test_refuses_bad_interactions(inter: str, line: int, problem: str) -> None:
-    message = refusal(inter)
-    assert message.startswith(f"raw/toy.inter, line {line}: ")
-    assert problem in message
-
-
-@pytest.mark.parametrize(
-    ("item", "line", "problem"),
-    [
-        ("item_id:token\tyear:float\n9\t1999\n9\t2000\n", 3, "item_id '9' occurs in an earlier line"),
-        ("item_id:token\tyear:float\n9\tlate\n", 2, "year is 'late', not a number"),
-        ("id:token\tyear:float\n9\t1999\n", 1, "has no field 'item_id'"),
-    ],
-)
-def test_refuses_bad_items(item: str, line: int, problem: str) -> None:
-    message = refusal(item=item)
-    assert message.startswith(f"raw/toy.item, line {line}: ")
-    assert problem in message
-
-
-def test_refuses_other_encodings_and_empty_files() -> None:
-    for data, start in (
-        (b"user_id:token\titem_id:token\nx\t\xe9\n", "raw/toy.inter, line 2: byte 0xe9 is not UTF-8"),
-        (b"", "raw/toy.inter: is empty"),
-        (b"user_id:token\titem_id:token\n", "raw/toy.inter: holds no interactions"),
-    ):
-        with pytest.raises(InputError) as caught:
-            read(RawFiles("raw", {"toy.inter": data}))
-        assert str(caught.value).startswith(start)
+def test_refuses_bad_files(suffix: str, data: bytes, start: str) -> None:
+    message = refusal({"toy.inter": INTER.encode(), f"toy.{suffix}": data})
+    assert message.startswith(f"raw/toy.{suffix}{start}")
 
 
 def test_finds_files_in_folders_and_zips(tmp_path: Path) -> None:

@@ -68,6 +68,16 @@ def test_resumes_what_another_process_left(server: Server, tmp_path: Path) -> No
     assert server.ranges()[-1] == f"bytes={SENT}-"
 
 
+def test_waits_as_long_as_the_server_asks(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(download.time, "sleep", pauses.append)
+    server.answers = [lambda request: send(request, 503, b"", Retry_After="7"), whole()]
+    fetch_content(server, tmp_path)
+    assert pauses == [7.0]
+
+
 @pytest.mark.parametrize(("answer", "reason"), [(busy, "HTTP 503"), (not_found, "HTTP 404")])
 def test_gives_up_on_a_busy_server_and_at_once_on_a_missing_file(
     answer: Answer, reason: str, server: Server, tmp_path: Path
@@ -128,6 +138,9 @@ def test_unreachable_server_and_unwritable_folder(server: Server, tmp_path: Path
     with pytest.raises(DownloadError, match="cannot connect"):
         fetch("http://127.0.0.1:1/file", tmp_path / "file", is_content)
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be written") as caught:
-        fetch(f"{server.address}file", tmp_path / "file" / "below", is_content)
-    assert not isinstance(caught.value, DownloadError), "another server would not help"
+    (tmp_path / "full.part").symlink_to("/dev/full")  # every write fails as on a full disk
+    server.answers = [whole()]
+    for target in (tmp_path / "file" / "below", tmp_path / "full"):
+        with pytest.raises(RunError, match="cannot be written") as caught:
+            fetch(f"{server.address}file", target, is_content)
+        assert not isinstance(caught.value, DownloadError), "another server would not help"

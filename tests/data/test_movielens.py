@@ -41,9 +41,13 @@ def values(corpus: Corpus, feature_name: str) -> list[list[str]]:
     ]
 
 
-def refusal(*arguments: bytes, **files: bytes) -> str:
+BAD_FLAG = f"1|A (1995)||||{flags().replace('0', '2', 1)}\n".encode()
+
+
+def refusal(name: str, ratings: bytes, movies: bytes) -> str:
+    files = {LAYOUTS[name].ratings: ratings, LAYOUTS[name].movies: movies}
     with pytest.raises(InputError) as caught:
-        read_1m(*arguments, **files)
+        read(name, RawFiles("raw", files))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -140,74 +144,60 @@ def test_keeps_the_latest_of_duplicate_ratings_and_the_higher_of_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratings", "line", "problem"),
+    ("ratings", "place"),
     [
-        (b"1::9::3::5\n1::9::3\n", 2, "has 3 fields, not 4"),
-        (b"1::9::3::5\n\n2::9::3::5\n", 2, "is empty"),
-        (b"1::9::3::5\n2::9::3::5", 2, "ends within this line"),
-        (b"1::9::3::5\nx::9::3::5\n", 2, "user id is 'x', not a whole number"),
-        (b"1::99999999999999999999::3::5\n", 1, "movie id is '99999999999999999999'"),
-        (b"1::9::nan::5\n", 1, "rating is 'nan', not a number"),
-        (b"1::9::3::5\n1::10::6::5\n", 2, "rating 6 is not on the scale 1 to 5"),
-        (b"1::9::3::5\n1::10::3.5::5\n", 2, "rating 3.5 is not on the scale"),
-        (b"1::9::3::5\n1::12::3::5\n", 2, "movie 12 is rated and is not in movies.dat"),
-        (b"\n<!DOCTYPE html><html>login</html>\n", 1, "is a web page (HTML)"),
-        ("1::9::3::5\n".encode("utf-16"), 1, "is UTF-16 or binary"),
+        (b"1::9::3::5\n1::9::3\n", "2: has 3 fields, not 4"),
+        (b"1::9::3::5\n\n2::9::3::5\n", "2: is empty"),
+        (b"1::9::3::5\n2::9::3::5", "2: the file ends within this line"),
+        (b"1::9::3::5\nx::9::3::5\n", "2: user id is 'x', not a whole number"),
+        (b"1::99999999999999999999::3::5\n", "1: movie id is '99999999999999999999'"),
+        (b"1::9::nan::5\n", "1: rating is 'nan', not a number"),
+        (b"1::9::3::5\n1::10::6::5\n", "2: rating 6 is not on the scale 1 to 5"),
+        (b"1::9::3::5\n1::10::3.5::5\n", "2: rating 3.5 is not on the scale"),
+        (b"1::9::3::5\n1::12::3::5\n", "2: movie 12 is rated and is not in movies.dat"),
+        (b"\n<!DOCTYPE html><html>login</html>\n", "1: is a web page (HTML)"),
+        ("1::9::3::5\n".encode("utf-16"), "1: is UTF-16 or binary"),
     ],
 )
-def test_refuses_bad_ratings(ratings: bytes, line: int, problem: str) -> None:
-    message = refusal(ratings)
-    assert message.startswith(f"raw/ratings.dat, line {line}: ")
-    assert problem in message
+def test_refuses_bad_ratings(ratings: bytes, place: str) -> None:
+    message = refusal("movielens-1m", ratings, MOVIES_1M)
+    assert message.startswith(f"raw/ratings.dat, line {place}")
     assert "; " in message, "says what to do"
 
 
-@pytest.mark.parametrize(
-    ("movies", "line", "problem"),
-    [
-        (b"9::A (2000)::Drama\n9::B (2000)::Drama\n", 2, "movie id 9 already occurs in line 1"),
-        (b"9::A (2000)::Drama\n10::B (2000)\n", 2, "has 2 fields, not 3"),
-        (
-            "9::A (2000)::Drama\n10::Amélie (2001)::Drama\n".encode(),
-            2,
-            "is UTF-8 where the official file is latin-1",
-        ),
-    ],
-)
-def test_refuses_bad_movies(movies: bytes, line: int, problem: str) -> None:
-    message = refusal(movies=movies)
-    assert message.startswith(f"raw/movies.dat, line {line}: ")
-    assert problem in message
+RATINGS_CSV = b"userId,movieId,rating,timestamp\n"
+MOVIES_CSV = b"movieId,title,genres\n"
 
 
 @pytest.mark.parametrize(
-    ("ratings", "movies", "start"),
+    ("name", "ratings", "movies", "start"),
     [
+        ("1m", b"", b"9::A (2000)::X\n9::B (2000)::X\n", "movies.dat, line 2: movie id 9 already occurs in"),
+        ("1m", b"", b"9::A (2000)::Drama\n10::B (2000)\n", "movies.dat, line 2: has 2 fields, not 3"),
+        ("1m", b"", "9::Am\u00e9lie (2001)::X\n".encode(), "movies.dat, line 1: is UTF-8 where the official"),
+        ("100k", b"1\t1\t5\t10\n", BAD_FLAG, "u.item, line 1: a genre flag is neither 0 nor 1"),
         (
-            "1,1,3.25,1\n",
-            "1,A,B\n",
-            "raw/ratings.csv, line 2: rating 3.25 is not on the scale 0.5 to 5 by 0.5",
+            "small",
+            b"1,1,3.25,1\n",
+            b"1,A,B\n",
+            "ratings.csv, line 2: rating 3.25 is not on the scale 0.5 to 5",
         ),
-        ("1,1,3,1\n", '1,"A,B\n2,C,D\n', "raw/movies.csv, line 2: is not valid CSV"),
-        ("1,1,3,1\n", "1,A, The,D\n", "raw/movies.csv, line 2: has 4 fields, not 3"),
-        ("", "1,A,B\n", "raw/ratings.csv: holds no ratings"),
+        ("small", b"1,1,3,1\n", b'1,"A,B\n2,C,D\n', "movies.csv, line 2: is not valid CSV"),
+        ("small", b"1,1,3,1\n", b"1,A, The,D\n", "movies.csv, line 2: has 4 fields, not 3"),
+        ("small", b"", b"1,A,B\n", "ratings.csv: holds no ratings"),
     ],
 )
-def test_refuses_bad_csv(ratings: str, movies: str, start: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_csv(f"userId,movieId,rating,timestamp\n{ratings}", f"movieId,title,genres\n{movies}")
-    assert str(caught.value).startswith(start)
-
-
-def test_refuses_a_bad_flag_in_100k() -> None:
-    files = {"u.data": b"1\t1\t5\t10\n", "u.item": f"1|A (1995)||||{flags().replace('0', '2', 1)}\n".encode()}
-    with pytest.raises(InputError, match=r"^raw/u.item, line 1: a genre flag is neither 0 nor 1"):
-        read("movielens-100k", RawFiles("raw", files))
+def test_refuses_bad_files(name: str, ratings: bytes, movies: bytes, start: str) -> None:
+    if name == "small":
+        ratings, movies = RATINGS_CSV + ratings, MOVIES_CSV + movies
+    message = refusal(f"movielens-{name}", ratings or RATINGS_1M, movies)
+    assert message.startswith(f"raw/{start}")
 
 
 def test_names_a_bad_line_beyond_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gramrun.data.tables._BLOCK_BYTES", 16)
-    assert refusal(b"1::9::3::5\n" * 20 + b"1::9\n").startswith("raw/ratings.dat, line 21: has 2 fields")
+    message = refusal("movielens-1m", b"1::9::3::5\n" * 20 + b"1::9\n", MOVIES_1M)
+    assert message.startswith("raw/ratings.dat, line 21: has 2 fields")
     assert read_1m(b"1::9::3::5\n" * 20).counts["duplicate_ratings"] == 19
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import pathlib
@@ -8,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from same import assert_same
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file, new_folder
@@ -88,23 +88,8 @@ def test_a_corpus_in_memory_equals_the_one_on_disk(tmp_path, target):
         "schema_version": 1,
     }
     for field in ("left", "right", "train", "validation", "left_frequency", "right_frequency"):
-        assert_equal(getattr(memory, field), getattr(stored, field))
-    for name in stored.vocabularies:
-        assert stored.vocabularies[name].equals(memory.vocabularies[name])
-
-
-def assert_equal(first, second):
-    """Equal fields and equal arrays of the same dtype, however deep."""
-    if isinstance(first, np.ndarray):
-        assert first.dtype == second.dtype and np.array_equal(first, second)
-    elif dataclasses.is_dataclass(first):
-        for field in dataclasses.fields(first):
-            assert_equal(getattr(first, field.name), getattr(second, field.name))
-    elif isinstance(first, tuple):
-        for one, other in zip(first, second, strict=True):
-            assert_equal(one, other)
-    else:
-        assert first == second
+        assert_same(getattr(memory, field), getattr(stored, field))
+    assert_same(dict(memory.vocabularies), dict(stored.vocabularies))
 
 
 def test_arrays_are_shared_with_torch_and_the_files_stay_as_they_are(tmp_path):

@@ -9,33 +9,10 @@ BLANKS = b" \t\n\r\v\f"
 DIGITS = b"0123456789"
 LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAME_BYTES = LETTERS + DIGITS + b"_$" + bytes(range(128, 256))
-PASSED_OVER = [
-    "alter",
-    "analyze",
-    "begin",
-    "change",
-    "commit",
-    "drop",
-    "flush",
-    "lock",
-    "rollback",
-    "set",
-    "start",
-    "unlock",
-    "use",
-]
-NO_COLUMN = [
-    "primary",
-    "key",
-    "index",
-    "unique",
-    "fulltext",
-    "spatial",
-    "constraint",
-    "foreign",
-    "check",
-    "period",
-]
+PASSED_OVER = ["alter", "analyze", "begin", "change", "commit", "drop", "flush", "lock", "rollback"]
+PASSED_OVER += ["set", "start", "unlock", "use"]
+NO_COLUMN = ["primary", "key", "index", "unique", "fulltext", "spatial", "constraint", "foreign"]
+NO_COLUMN += ["check", "period"]
 INTEGERS = ["tinyint", "smallint", "mediumint", "int", "integer", "bigint", "bool", "boolean", "serial"]
 ESCAPES = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a"}
 

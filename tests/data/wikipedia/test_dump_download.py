@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 import shutil
 from collections import Counter
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_server import SENT, Server, busy, rest, send, truncated, whole
+from local_server import SENT, Server, rest, send, truncated, whole
 
 from gramrun.base.errors import InputError, RunError
-from gramrun.data import download
 from gramrun.data.download import DownloadError
 from gramrun.data.wikipedia.dump_download import fetch_tables, locate_wikipedia
 from gramrun.data.wikipedia.dump_files import (
@@ -221,14 +219,6 @@ def test_what_is_there_is_only_checked(site: Server, tmp_path: Path) -> None:
 # Connections
 
 
-def test_goes_on_after_a_break(site: Server, tmp_path: Path) -> None:
-    data = content(NEW, "pagelinks")
-    site.routes[path_of(NEW, "pagelinks")] = [truncated(data), rest(data)]
-    fetched(site, tmp_path)
-    assert [headers.get("Range") for headers in asked(site, "pagelinks")] == [None, f"bytes={SENT}-"]
-    assert site.most_open == 1
-
-
 def test_completes_a_begun_download_rather_than_a_newer_dump(site: Server, tmp_path: Path) -> None:
     data = content(OLD, "pagelinks")
     site.routes[path_of(OLD, "pagelinks")] = [truncated(data), lambda request: send(request, 403, b"")]
@@ -241,39 +231,20 @@ def test_completes_a_begun_download_rather_than_a_newer_dump(site: Server, tmp_p
     assert fetched(site, tmp_path).date == NEW, "once it is complete, the newest one is"
 
 
-def test_waits_as_long_as_the_server_asks(
-    site: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("contact", "agent"),
+    [
+        ("me@example.org", r"gramrun\S* \(me@example\.org; arXiv:1807\.07187\) requests/\d\S*"),
+        (None, r"gramrun\S* \(reproduction of arXiv:1807\.07187\) requests/\d\S*"),
+    ],
+)
+def test_says_who_asks(
+    contact: str | None, agent: str, site: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(download.time, "sleep", pauses.append)
-    data = content(NEW, "page")
-    site.routes[path_of(NEW, "page")] = [
-        lambda request: send(request, 503, b"", Retry_After="7"),
-        whole(data),
-    ]
-    fetched(site, tmp_path)
-    assert pauses == [7.0]
-    site.routes[path_of(OLD, "page")] = [busy]
-    with pytest.raises(DownloadError, match="HTTP 503"):
-        fetched(site, tmp_path, OLD)
-
-
-def test_says_who_asks(site: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    fetched(site, tmp_path, contact="me@example.org")
-    agents = {headers["User-Agent"] for _, headers in site.requests}
-    assert len(agents) == 1
-    assert re.fullmatch(r"gramrun\S* \(me@example\.org; arXiv:1807\.07187\) requests/\d\S*", agents.pop())
-    assert not caplog.records
-
-
-def test_asks_for_a_contact_where_there_is_none(
-    site: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO):
-        fetched(site, tmp_path, contact=None)
-    assert [r.message for r in caplog.records if "--set dump.contact=you@example.org" in r.message]
-    (agent,) = {headers["User-Agent"] for _, headers in site.requests}
-    assert re.fullmatch(r"gramrun\S* \(reproduction of arXiv:1807\.07187\) requests/\d\S*", agent)
+    fetched(site, tmp_path, contact=contact)
+    (found,) = {headers["User-Agent"] for _, headers in site.requests}
+    assert re.fullmatch(agent, found)
+    assert ("--set dump.contact=you@example.org" in caplog.text) == (contact is None)
     with pytest.raises(InputError, match="dump.contact="):
         fetched(site, tmp_path, contact="a\r\nHost: b")
 
@@ -297,20 +268,6 @@ def test_refuses_to_begin_what_the_disk_cannot_hold(
     part.parent.mkdir(parents=True)
     part.write_bytes(content(NEW, "page")[:1000])
     assert fetched(site, tmp_path).verified, "what is there already needs no room"
-
-
-def test_a_disk_that_fills(site: Server, tmp_path: Path) -> None:
-    part = tmp_path / "simplewiki" / NEW / f"{name_of(NEW, 'pagelinks')}.part"
-    part.parent.mkdir(parents=True)
-    part.symlink_to("/dev/full")  # every write fails as on a full disk
-    with pytest.raises(
-        RunError, match=r"pagelinks\.sql\.gz\.part: cannot be written \(No space left"
-    ) as caught:
-        fetched(site, tmp_path)
-    assert not isinstance(caught.value, DownloadError), "another server would not help"
-    part.unlink()
-    assert fetched(site, tmp_path).verified
-    assert len(asked(site, "page")) == 1
 
 
 # Where a dump is looked for

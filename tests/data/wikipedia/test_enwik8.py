@@ -137,19 +137,6 @@ def test_other_content_in_a_zip_is_refused(tmp_path: Path) -> None:
         assert not list((tmp_path / "downloads").glob("*"))
 
 
-def test_refuses_damaged_files(tmp_path: Path) -> None:
-    whole_gz, whole_bz2 = PACKED["enwik8.gz"], PACKED["enwik8.bz2"]
-    for name, data in (
-        ("enwik8.gz", whole_gz[:-20]),
-        ("enwik8.gz", whole_gz[:-8] + bytes(4) + whole_gz[-4:]),
-        ("enwik8.bz2", whole_bz2[:-20]),
-        ("enwik8.bz2", b"<html>no such page</html>"),
-    ):
-        (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match=rf"{name}: (is cut off|its \w+ data is damaged|holds an HTML)"):
-            locate(tmp_path, source=tmp_path / name)
-
-
 # From its server
 
 
@@ -190,8 +177,6 @@ def test_pip_takes_no_other_package(tmp_path: Path, packages: Path) -> None:
     mirror = source_package(packages)
     with pytest.raises(DownloadError, match=r"^pip download tiny-mirror==1\.0: .*DO NOT MATCH THE HASHES"):
         pip_download(mirror.requirement, "0" * 64, tmp_path / "to", mirror.build_backend)
-    with pytest.raises(DownloadError, match=r"^pip download tiny-mirror==2\.0: No matching distribution"):
-        pip_download("tiny-mirror==2.0", mirror.sha256, tmp_path / "to", mirror.build_backend)
 
 
 # Real data

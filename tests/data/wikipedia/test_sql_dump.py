@@ -22,42 +22,9 @@ HEADER = b"-- MySQL dump 10.19  Distrib 10.3.38-MariaDB, for debian-linux-gnu (x
 TRAILER = b"\n-- Dump completed on 2024-09-01 10:41:44\n"
 SETTINGS = b"/*!40101 SET @OLD='a;b' */;\n/*M!999999\\- enable the sandbox mode */\nSET NAMES 'x;y';\n"
 CREATE = b"CREATE TABLE `t` (\n  `a` int(8) NOT NULL,\n  `b` varbinary(255),\n  PRIMARY KEY (`a`)\n);\n"
-HOSTILE = [
-    b"),(",
-    b"'",
-    b'"',
-    b"\\",
-    b"\\'",
-    b"\n",
-    b"\0",
-    b"\x1a",
-    b"\xff\xfe",
-    b";",
-    b"%",
-    b"\\%",
-    b"_",
-    b"NULL",
-]
-HOSTILE += [
-    b"INSERT INTO `t` VALUES (1,2);",
-    b"\n-- Dump completed",
-    b"/*",
-    b"*/",
-    b"--",
-    b"(",
-    b",",
-    b"`",
-    b"0x41",
-]
-ESCAPES = {
-    b"\0": b"\\0",
-    b"\n": b"\\n",
-    b"\r": b"\\r",
-    b"\x1a": b"\\Z",
-    b"\\": b"\\\\",
-    b'"': b'\\"',
-    b"'": b"\\'",
-}
+HOSTILE = rb""" ),( ' " \ \' ; % \% _ NULL /* */ -- ( , ` 0x41 """.split()
+HOSTILE += [b"\n", b"\0", b"\x1a", b"\xff\xfe", b"INSERT INTO `t` VALUES (1,2);", b"\n-- Dump completed"]
+ESCAPES = dict(zip(b"\0\n\r\x1a\\\"'", b"0nrZ\\\"'", strict=True))
 
 
 class Bare(bytes):
@@ -98,7 +65,7 @@ def quoted(value: bytes, style: str) -> bytes:
         return b"'" + value.replace(b"\\", b"\\\\").replace(b"'", b"''") + b"'"
     if style == "double quotes":
         return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
-    escaped = b"".join(ESCAPES.get(value[i : i + 1], value[i : i + 1]) for i in range(len(value)))
+    escaped = b"".join(b"\\%c" % ESCAPES[byte] if byte in ESCAPES else b"%c" % byte for byte in value)
     return (b"_binary " if style == "binary" else b"") + b"'" + escaped + b"'"
 
 
@@ -171,7 +138,8 @@ def read(path: Path, columns, table="t", chunk_bytes=4 << 20) -> list[tuple]:
         assert all(len(values) == batch.rows for values in batch.columns.values())
         lists = []
         for name in columns:
-            values = list(batch.columns[name])
+            column = batch.columns[name]
+            values = column.tolist() if isinstance(column, np.ndarray) else list(column)
             null = batch.nulls.get(name, np.zeros(batch.rows, dtype=bool))
             assert name not in batch.nulls or null.any()
             assert not any(value for value, is_null in zip(values, null, strict=True) if is_null)
@@ -202,11 +170,7 @@ def test_every_dump_gives_its_rows(path, dump, data, chunk_bytes):
     assert read_schema(path, "t") == Schema("t", dump.columns)
     expected = [tuple(dict(zip(dump.columns, row, strict=True))[name] for name in names) for row in dump.rows]
     assert list(map(tuple, sql_twin.read(dump.data, names, "t"))) == expected
-    found = [
-        tuple(v.item() if isinstance(v, np.generic) else v for v in row)
-        for row in read(path, names, chunk_bytes=chunk_bytes)
-    ]
-    assert same(found, expected)
+    assert same(read(path, names, chunk_bytes=chunk_bytes), expected)
 
 
 @settings(max_examples=40, deadline=None)
@@ -217,11 +181,7 @@ def test_a_cut_dump_is_refused(path, dump, data, chunk_bytes):
     path.write_bytes(dump.data[:cut])
     found = outcome(read, path, list(dump.columns), chunk_bytes=chunk_bytes)
     assert (found == "refused") == (cut < whole)
-    assert cut < whole or same([tuple(map(plain, row)) for row in found], dump.rows)
-
-
-def plain(value):
-    return value.item() if isinstance(value, np.generic) else value
+    assert cut < whole or same(found, dump.rows)
 
 
 @settings(max_examples=80, deadline=None)
@@ -238,8 +198,6 @@ def test_damage_is_read_as_the_twin_reads_it(path, dump, data, chunk_bytes):
     for names in (list(dump.columns), list(dump.columns)[:1]):
         expected = outcome(sql_twin.read, bytes(damaged), names, "t")
         found = outcome(read, path, names, chunk_bytes=chunk_bytes)
-        if found != "refused":
-            found = [tuple(map(plain, row)) for row in found]
         assert same(found, expected)
 
 
@@ -297,17 +255,7 @@ def test_literals(path, literal, value):
     ],
 )
 def test_what_is_no_row_is_refused(path, rows, complaint):
-    with pytest.raises(InputError) as refusal:
-        read(write(path, b"INSERT INTO `t` VALUES " + rows), ["a", "b"])
-    assert complaint in str(refusal.value)
-    assert str(refusal.value).startswith(f"{path}: ")
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, 0])
-def test_integers_to_the_last_bit(path, value):
-    rows = b"INSERT INTO t VALUES (%d,''),(00%d,''),(NULL,'');" % (value, abs(value) // 2)
-    assert read(write(path, rows), ["a"]) == [(value,), (abs(value) // 2,), (None,)]
+    assert complaint in refusal(path, CREATE + b"INSERT INTO `t` VALUES " + rows)
 
 
 @pytest.mark.parametrize(
@@ -325,11 +273,22 @@ def test_integers_to_the_last_bit(path, value):
     ],
 )
 def test_what_is_no_dump_is_refused(path, data, complaint):
+    assert complaint in refusal(path, data)
+
+
+def refusal(path, data):
     path.write_bytes(data)
-    with pytest.raises(InputError) as refusal:
-        read(path, ["a"])
-    assert complaint in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    with pytest.raises(InputError) as caught:
+        read(path, ["a", "b"])
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, 0])
+def test_integers_to_the_last_bit(path, value):
+    rows = b"INSERT INTO t VALUES (%d,''),(00%d,''),(NULL,'');" % (value, abs(value) // 2)
+    assert read(write(path, rows), ["a"]) == [(value,), (abs(value) // 2,), (None,)]
 
 
 def test_a_column_that_nobody_asked_for_needs_any_value_at_all(path):
@@ -465,7 +424,7 @@ def test_real_dumps():
         counts[path.name] = sum(batch.rows for batch in read_table(path, list(schema.columns)))
         assert counts[path.name] == rows_by_regex(data), path
         if len(data) < 300_000:
-            found = [tuple(map(plain, row)) for row in read(path, list(schema.columns), None)]
+            found = read(path, list(schema.columns), None)
             assert same(found, sql_twin.read(data, list(schema.columns))), path
     assert counts["miwiki-20160111-page.sql.gz"] == 12_615
     assert counts["miwiki-20160111-pagelinks.sql.gz"] == 203_515

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import escape
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same import assert_same
 from wiki_twin import ListWiki
 
 from gramrun.base.errors import InputError
@@ -93,12 +94,8 @@ def test_both_give_the_same_corpus(tmp_path_factory, pages, titles):
     if isinstance(first, str) or isinstance(second, str):
         assert first == second
         return
-    assert np.array_equal(first.pair_left, second.pair_left)
-    assert np.array_equal(first.pair_right, second.pair_right)
-    for name, frame in first.vocabularies.items():
-        assert frame.equals(second.vocabularies[name])
-    for mine, yours in zip(first.left.features, second.left.features, strict=True):
-        assert np.array_equal(mine.offsets, yours.offsets)
-        assert np.array_equal(mine.indices, yours.indices)
     for name in ("articles", "redirects_resolved", "self_links", "links_to_missing_pages", "duplicate_links"):
         assert first.counts[name] == second.counts[name], name
+    for corpus in corpora:  # what only one of the formats tells
+        corpus.counts.clear()
+    assert_same(replace(first, name=""), replace(second, name=""))
