@@ -12,12 +12,13 @@ import logging
 import re
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,
@@ -35,7 +36,7 @@ from gramrun.data.wikipedia.xml_dump import Page, read_pages
 _logger = logging.getLogger(__name__)
 
 _NOTHING = -1  # the code of text that is no link; links have codes from 0 up, memberships from -2 down
-_CHUNK = 1 << 20  # links in an array
+_BATCH = 1 << 20  # links, about
 _REMEMBERED = 1 << 20  # targets in the cache, which is then emptied
 
 
@@ -62,29 +63,35 @@ class XmlWiki:
         """
         self.site, pages = read_pages(path, allow_cut_off=allow_cut_off, on_read=on_read)
         self.name = re.sub(r"\W+", "-", self.site.name.lower()).strip("-") or "wiki"
-        titles = _Titles()
-        codes = _Codes(self.site, titles)
-        collected = _Collected()
+        rows = _Rows(self.site)
         for page in pages:
-            collected.add(page, codes, titles, self.site)
-        self._titles, self._title_namespaces = titles.columns()
-        self._pages = collected.page_columns()
-        self._redirects = collected.redirect_columns(self._pages[0])
-        self._links = collected.links.columns()
-        self._hidden = np.array(collected.hidden)
+            rows.add(page)
+        self._titles, self._title_namespaces = rows.titles.columns()
+        self._numbers, self._page_titles = np.array(rows.numbers), np.array(rows.page_titles)
+        self._is_redirect = np.array(rows.is_redirect, dtype=bool)
+        self._redirects = np.array(rows.redirects, dtype=np.int64).reshape(-1, 3)
+        self._sources, self._codes = np.array(rows.sources), np.frombuffer(rows.codes, dtype=np.int32)
+        self._offsets = offsets_of(np.array(rows.lengths))
+        self._hidden = np.array(rows.hidden)
         self._refuse_double_numbers(path)
-        self._drop_double_titles(path)
+        self._dropped = self._double_titles(path)  # page_ids
 
     def pages(self) -> Iterator[Pages]:
         """All pages."""
-        numbers, titles, is_redirect = self._pages
-        yield Pages(numbers, self._title_namespaces[titles], self._titles.take(titles), is_redirect)
+        kept = ~np.isin(self._numbers, self._dropped)
+        titles = self._page_titles[kept]
+        yield Pages(
+            self._numbers[kept],
+            self._title_namespaces[titles],
+            self._titles.take(titles),
+            self._is_redirect[kept],
+        )
 
     def redirects(self) -> Iterator[Redirects]:
         """The targets of redirecting pages; a redirect to an impossible title has no row."""
-        sources, titles, interwiki = self._redirects
+        sources, titles, interwiki = self._redirects[~np.isin(self._redirects[:, 0], self._dropped)].T
         targets = ByTitle(self._title_namespaces[titles], self._titles.take(titles))
-        yield Redirects(sources, targets, interwiki)
+        yield Redirects(sources, targets, interwiki.astype(bool))
 
     def link_targets(self) -> Iterator[LinkTargets]:
         """All titles that are a page's or a target's."""
@@ -93,46 +100,47 @@ class XmlWiki:
 
     def links(self) -> Iterator[Links]:
         """Links of articles, repetitions included."""
-        for sources, codes in self._links:
-            kept = codes >= 0
+        for sources, codes in self._batches():
+            kept = codes > _NOTHING
             yield Links(sources[kept], ByNumber(codes[kept].astype(np.int64)))
 
     def category_links(self) -> Iterator[Links]:
         """Memberships of articles, repetitions included."""
-        for sources, codes in self._links:
+        for sources, codes in self._batches():
             kept = codes < _NOTHING
             yield Links(sources[kept], ByNumber(_NOTHING - 1 - codes[kept].astype(np.int64)))
 
     def hidden_categories(self) -> Iterator[np.ndarray]:
         """page_ids of the category pages whose wikitext has ``__HIDDENCAT__``."""
-        yield self._hidden
+        yield self._hidden[~np.isin(self._hidden, self._dropped)]
+
+    def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Sources (int64) and codes (int32) of the links of articles, in batches of whole articles."""
+        total = len(self._codes)
+        bounds = np.searchsorted(self._offsets, [*range(0, total, _BATCH), total])
+        for first, last in pairwise(bounds.tolist()):
+            lengths = np.diff(self._offsets[first : last + 1])
+            sources = np.repeat(self._sources[first:last], lengths)
+            kept = ~np.isin(sources, self._dropped)
+            yield sources[kept], self._codes[self._offsets[first] : self._offsets[last]][kept]
 
     def _refuse_double_numbers(self, path: Path) -> None:
-        numbers = np.sort(self._pages[0])
+        numbers = np.sort(self._numbers)
         doubles = numbers[1:][numbers[1:] == numbers[:-1]]
         if len(doubles):
             raise InputError(f"{path}: holds two pages with the id {doubles[0]}; give one whole dump")
 
-    def _drop_double_titles(self, path: Path) -> None:
-        """Of pages with equal titles keep the first that is no redirect, or else the first.
+    def _double_titles(self, path: Path) -> np.ndarray:
+        """The page_ids to drop: of pages with equal titles, all but the first that is no redirect.
 
         A page that is moved while the dump is written appears twice, the second time as a redirect.
         """
-        numbers, titles, is_redirect = self._pages
-        order = np.lexsort((is_redirect, titles))  # stable: the file's order last
-        follows = titles[order[1:]] == titles[order[:-1]]
-        if not follows.any():
-            return
-        rows = order[1:][follows]
-        dropped = numbers[rows]
-        _logger.warning("%s: %d pages have the title of another and are left out", path, len(rows))
-        self._pages = (np.delete(numbers, rows), np.delete(titles, rows), np.delete(is_redirect, rows))
-        kept = ~np.isin(self._redirects[0], dropped)
-        self._redirects = (self._redirects[0][kept], self._redirects[1][kept], self._redirects[2][kept])
-        self._hidden = self._hidden[~np.isin(self._hidden, dropped)]
-        for i, (sources, codes) in enumerate(self._links):
-            kept = ~np.isin(sources, dropped)
-            self._links[i] = (sources[kept], codes[kept])
+        order = np.lexsort((self._is_redirect, self._page_titles))  # stable: the file's order last
+        follows = self._page_titles[order[1:]] == self._page_titles[order[:-1]]
+        dropped: np.ndarray = self._numbers[order[1:][follows]]
+        if len(dropped):
+            _logger.warning("%s: %d pages have the title of another and are left out", path, len(dropped))
+        return dropped
 
 
 class _Titles:
@@ -184,63 +192,31 @@ class _Codes(dict[str, int]):
         return code
 
 
-class _Links:
-    """Sources (int64) and codes (int32) of links, in chunks."""
-
-    def __init__(self) -> None:
-        self._chunks: list[tuple[np.ndarray, np.ndarray]] = []
-        self._codes = array("i")
-        self._sources = array("q")
-        self._lengths = array("q")
-
-    def add(self, source: int, codes: list[int]) -> None:
-        self._codes.extend(codes)
-        self._sources.append(source)
-        self._lengths.append(len(codes))
-        if len(self._codes) >= _CHUNK:
-            self._fix()
-
-    def _fix(self) -> None:
-        codes = np.array(self._codes, dtype=np.int32)
-        sources = np.repeat(np.array(self._sources), np.array(self._lengths))
-        self._chunks.append((sources[codes != _NOTHING], codes[codes != _NOTHING]))
-        self._codes, self._sources, self._lengths = array("i"), array("q"), array("q")
-
-    def columns(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        self._fix()
-        return self._chunks
-
-
-class _Collected:
+class _Rows:
     """Collects the rows of all tables."""
 
-    def __init__(self) -> None:
-        self.links = _Links()
+    def __init__(self, site: SiteInfo) -> None:
+        self._site = site
+        self.titles = _Titles()
+        self._code_of = _Codes(site, self.titles)
+        self.numbers, self.page_titles, self.is_redirect = array("q"), array("i"), array("b")
+        self.redirects: list[tuple[int, int, bool]] = []  # page_id, title, whether in another wiki
+        self.sources, self.lengths, self.codes = array("q"), array("q"), array("i")
         self.hidden = array("q")
-        self._numbers, self._titles = array("q"), array("i")
-        self._redirects: list[tuple[int, int, bool]] = []
-        self._is_redirect = bytearray()
 
-    def add(self, page: Page, codes: _Codes, titles: _Titles, site: SiteInfo) -> None:
-        self._numbers.append(page.number)
-        self._titles.append(titles.number(page.namespace, page.title))
-        self._is_redirect.append(page.redirect is not None)
+    def add(self, page: Page) -> None:
+        self.numbers.append(page.number)
+        self.page_titles.append(self.titles.number(page.namespace, page.title))
+        self.is_redirect.append(page.redirect is not None)
         if page.redirect is not None:
-            target = parse_target(page.redirect, site) if page.redirect else None
+            target = parse_target(page.redirect, self._site) if page.redirect else None
             if target is not None:
-                number = titles.number(target.namespace, target.title)
-                self._redirects.append((len(self._numbers) - 1, number, bool(target.interwiki)))
+                title = self.titles.number(target.namespace, target.title)
+                self.redirects.append((page.number, title, bool(target.interwiki)))
         elif page.namespace == ARTICLES:
-            self.links.add(page.number, [codes[raw] for raw in raw_targets(searched(page.text))])
+            codes = [self._code_of[raw] for raw in raw_targets(searched(page.text))]
+            self.sources.append(page.number)
+            self.lengths.append(len(codes))
+            self.codes.extend(codes)
         elif page.namespace == CATEGORIES and HIDDEN_CATEGORY in searched(page.text):
             self.hidden.append(page.number)
-
-    def page_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """page_ids (int64), numbers of titles (int32), and whether the pages redirect (bool)."""
-        is_redirect = np.frombuffer(bytes(self._is_redirect), dtype=bool)
-        return np.array(self._numbers), np.array(self._titles), is_redirect
-
-    def redirect_columns(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """page_ids of sources (int64), numbers of target titles (int64), whether in another wiki (bool)."""
-        rows = np.array(self._redirects, dtype=np.int64).reshape(-1, 3)
-        return numbers[rows[:, 0]], rows[:, 1], rows[:, 2].astype(bool)

@@ -127,7 +127,7 @@ def test_a_small_wiki_row_by_row(tmp_path):
 )
 def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, wiki_fixtures, monkeypatch):
     """Against lists of Python's own; with chunks of any size, and with next to nothing remembered."""
-    monkeypatch.setattr(xml_wiki, "_CHUNK", chunk)
+    monkeypatch.setattr(xml_wiki, "_BATCH", chunk)
     monkeypatch.setattr(xml_wiki, "_REMEMBERED", chunk)
     wiki = XmlWiki(wiki_fixtures / name)
     titles = titles_by_number(wiki)
