@@ -21,7 +21,7 @@ from isal import igzip_lib
 from gramrun.base.errors import InputError
 from gramrun.data.threads import prefetch
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20  # each MB more adds about 25 MB to the peak of `gramrun prepare`
 
 _MAGIC = {
     re.compile(rb"\x1f\x8b\x08"): "gzip",
