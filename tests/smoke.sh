@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every command once, as a user types it, on small synthetic corpora. Needs gramrun on the PATH.
+# Every command once, as a user types it, on small made corpora. Needs gramrun on the PATH.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
 work="$(mktemp -d)"
@@ -19,8 +19,8 @@ gramrun plot theory gram-error --output theory.svg
 gramrun doctor --config "$config" > doctor.txt
 
 # The towers of a wiki: pages with features that both sides share.
-wiki=(--set planted.pages=2000 --set planted.links=30000 --set planted.words=300 --set planted.categories=100 --set planted.topics=5)
-gramrun prepare simple-scale "${wiki[@]}" --output data/wiki
+python "$root/tests/small_wiki.py" enwik8
+gramrun prepare simple-scale --source enwik8 --set expansion.left_blocks=5 --set expansion.pairs=30000 --output data/wiki
 gramrun train --config "$root/configs/wikipedia-simple/sogram.yaml" --set data.path=data/wiki --set train.epochs=null --set train.steps=20 --output wiki
 for file in items.parquet map.png theory.svg gram-error/gram_error.csv doctor.txt; do test -s "$file"; done
 echo "smoke: all commands ran"

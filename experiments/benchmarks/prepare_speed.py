@@ -3,7 +3,7 @@
     python -m experiments.benchmarks.prepare_speed [--sizes 1m simple-scale] [--generations 2016 2026]
     [--rounds 5]
 
-The wikis are synthetic (`gramrun.data.wikipedia.synthetic`), of 1 to 142 million links, as tables of 2016,
+The wikis are expansions of enwik8 (`gramrun.data.expansion`), of 1 to 142 million links, as tables of 2016,
 where links name titles, and of 2026, where they name numbers. A round runs ``zcat TABLES > /dev/null`` and
 the whole of ``gramrun prepare`` one after the other, in a new random order; what is reported are the ratios
 within a round. Each prepare is a process of its own, from its start to its end, with parsing, joins,
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,18 +37,31 @@ from experiments.benchmarks.mysqldump import write_tables
 from experiments.benchmarks.timing import RESULTS
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
-from gramrun.data.wikipedia.synthetic import SIZES, SyntheticWiki
-from gramrun.data.wikipedia.synthetic_links import WikiSize
+from gramrun.config import PrepareConfig
+from gramrun.data.corpus import Corpus
+from gramrun.data.expansion import PRESETS, Expansion, expand
+from gramrun.data.registry import find
+from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.records import (
+    ARTICLES,
+    CATEGORIES,
+    ByNumber,
+    Links,
+    LinkTargets,
+    Pages,
+    Redirects,
+)
 
-TABLES = Path("data/raw/synthetic-wikis")
+TABLES = Path("data/raw/expanded-wikis")
 TIMED = ("2016", "2026")
 # Between the two scales, links per page grow.
 WIKIS = {
-    "1m": WikiSize(pages=24_000, links=1_000_000, words=2_400, categories=1_800, topics=32),
-    "simple-scale": SIZES["simple-scale"],
-    "28m": WikiSize(pages=420_000, links=28_000_000, words=40_000, categories=30_000, topics=128),
-    "fr-scale": SIZES["fr-scale"],
+    "1m": Expansion(4, 4, 1, 1_000_000),
+    "simple-scale": PRESETS["simple-scale"].expansion,
+    "28m": Expansion(7, 7, 2, 28_000_000),
+    "fr-scale": PRESETS["fr-scale"].expansion,
 }
+_LINKS_AT_ONCE = 1 << 19
 
 
 # The work alone: the first call loads all code, and the second is timed.
@@ -62,6 +75,54 @@ started = time.perf_counter()
 prepare_corpus("wikipedia-sql", output, tables, [], force=True)
 print(time.perf_counter() - started)
 """
+
+
+@dataclass(frozen=True)
+class CorpusWiki:
+    """A corpus of pages as the tables of a wiki (`gramrun.data.wikipedia.records.Wiki`)."""
+
+    name: str
+    corpus: Corpus
+
+    def pages(self) -> Iterator[Pages]:
+        """Page p has the number p + 1."""
+        titles = self._titles("page")
+        items = len(titles)
+        yield Pages(1 + np.arange(items), np.full(items, ARTICLES), titles, np.zeros(items, dtype=bool))
+
+    def redirects(self) -> Iterator[Redirects]:
+        """None."""
+        return iter(())
+
+    def link_targets(self) -> Iterator[LinkTargets]:
+        """The pages, then the categories."""
+        titles = ByteStrings.concatenate([self._titles("page"), self._titles("category")])
+        namespaces = np.full(len(titles), CATEGORIES)
+        namespaces[: self.corpus.left.items] = ARTICLES
+        yield LinkTargets(1 + np.arange(len(titles)), namespaces, titles)
+
+    def links(self) -> Iterator[Links]:
+        """The links, in batches."""
+        for start in range(0, len(self.corpus.pair_left), _LINKS_AT_ONCE):
+            rows = slice(start, start + _LINKS_AT_ONCE)
+            left, right = (
+                column[rows].astype(np.int64) for column in (self.corpus.pair_left, self.corpus.pair_right)
+            )
+            yield Links(1 + left, ByNumber(1 + right))
+
+    def category_links(self) -> Iterator[Links]:
+        """The categories of all pages, in one batch."""
+        (feature,) = (f for f in self.corpus.left.features if f.name == "categories")
+        pages = 1 + np.repeat(np.arange(self.corpus.left.items), np.diff(feature.offsets))
+        yield Links(pages, ByNumber(1 + self.corpus.left.items + feature.indices.astype(np.int64)))
+
+    def hidden_categories(self) -> Iterator[np.ndarray]:
+        """None."""
+        return iter(())
+
+    def _titles(self, vocabulary: str) -> ByteStrings:
+        keys = self.corpus.vocabularies[vocabulary]["key"]
+        return ByteStrings.of(key.replace(" ", "_").encode() for key in keys)
 
 
 @dataclass(frozen=True)
@@ -151,7 +212,9 @@ def made(folder: Path, name: str, generation: str) -> Path:
 
 
 def _write(name: str, tables: Path, generation: str) -> None:
-    write_tables(SyntheticWiki(name, WIKIS[name]), tables, generation)
+    if not tables.exists():
+        corpus = expand(name, find("enwik8", PrepareConfig(), None).read(), WIKIS[name])
+        write_tables(CorpusWiki(name, corpus), tables, generation)
 
 
 def row(name: str, generation: str, links: int, size: int, frame: pd.DataFrame) -> str:
@@ -175,7 +238,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=list(WIKIS), default=list(WIKIS))
     parser.add_argument("--generations", nargs="+", choices=TIMED, default=list(TIMED))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the synthetic wikis")
+    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the made wikis")
     parser.add_argument("--keep", action="store_true", help="keep the tables of fr-scale, some gigabytes")
     arguments = parser.parse_args()
     lines = [
@@ -194,7 +257,7 @@ def main() -> None:
         for generation in arguments.generations:
             tables = made(arguments.tables, name, generation)
             frame = measure(warm, tables, arguments.rounds)
-            lines.append(row(name, generation, WIKIS[name].links, unpacked_bytes(tables), frame))
+            lines.append(row(name, generation, WIKIS[name].pairs, unpacked_bytes(tables), frame))
             numbers[f"{name}-{generation}"] = frame.to_dict(orient="list")
             if name == "fr-scale" and not arguments.keep:
                 shutil.rmtree(tables)

@@ -29,6 +29,7 @@ CORPORA = (
     "simple-scale",
     "fr-scale",
     "en-scale",
+    "movielens-expanded",
 )
 
 
@@ -53,7 +54,8 @@ def prepare(
 
     CORPUS is one of movielens-100k, -1m, -10m, -25m, -32m, -small, -latest; wikipedia-simple, -fr, -en,
     -sql (tables of any wiki and year), -xml; enwik8; atomic (RecBole's format, your own data too);
-    synthetic; simple-scale, fr-scale and en-scale (synthetic wikis of these Wikipedias' sizes).
+    synthetic; simple-scale, fr-scale and en-scale (enwik8, or with --source any prepared corpus, expanded to
+    these Wikipedias' sizes), movielens-expanded (MovieLens 1M, to 10M or any number of ratings).
     Without --source, raw files are looked for in $GRAMRUN_RAW, then data/raw, then downloaded.
 
     JSON: output, written (false: nothing was to do), name, corpus (sizes), counts, content_hash.

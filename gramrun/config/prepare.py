@@ -83,14 +83,18 @@ class DumpSection(Section):
         return str(value) if isinstance(value, int) else value
 
 
-class PlantedSection(Section):
-    """A synthetic wiki (`gramrun.data.wikipedia.synthetic`); null for the value of the chosen corpus."""
+class ExpansionSection(Section):
+    """An expansion of a real corpus (`gramrun.data.expansion`); null for the value of the chosen corpus."""
 
-    pages: int | None = Field(None, ge=10, description="articles")
-    links: int | None = Field(None, ge=10, description="distinct links between them")
-    words: int | None = Field(None, ge=1, description="frequent words and pairs of words of titles")
-    categories: int | None = Field(None, ge=1, description="visible categories that are not rare")
-    topics: int | None = Field(None, ge=1, description="the planted dimension")
+    base: str | None = Field(None, description="corpus to expand, unless --source is a prepared one")
+    left_blocks: int | None = Field(None, ge=1, le=4096, description="rows of the reduced matrix")
+    right_blocks: int | None = Field(
+        None, ge=1, le=4096, description="its columns; left_blocks if only that is given"
+    )
+    levels: int | None = Field(
+        None, ge=1, le=16, description="Kronecker factors: left_blocks^levels copies of a left item"
+    )
+    pairs: int | None = Field(None, ge=1, lt=2**40, description="expected number of pairs")
     seed: int = Field(0, ge=0, lt=2**32, description="of the random draws")
 
 
@@ -101,4 +105,4 @@ class PrepareConfig(Section):
     synthetic: SyntheticSection = SyntheticSection()
     wikipedia: WikipediaSection = WikipediaSection()
     dump: DumpSection = DumpSection()
-    planted: PlantedSection = PlantedSection()
+    expansion: ExpansionSection = ExpansionSection()

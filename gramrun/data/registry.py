@@ -14,11 +14,12 @@ from tqdm import tqdm
 from gramrun.base.errors import InputError
 from gramrun.base.files import sha256_of
 from gramrun.config import PrepareConfig
-from gramrun.data import atomic, movielens, movielens_files, synthetic
+from gramrun.data import atomic, movielens, movielens_files, shards, synthetic
 from gramrun.data.corpus import Corpus
+from gramrun.data.expansion import PRESETS, expand
 from gramrun.data.raw_files import RawFiles
+from gramrun.data.split import joined
 from gramrun.data.wikipedia import features as wikipedia
-from gramrun.data.wikipedia import synthetic as synthetic_wiki
 from gramrun.data.wikipedia.dump_download import WIKIS, locate_wikipedia
 from gramrun.data.wikipedia.dump_files import TABLES, DumpFiles, find_tables, find_xml, verify
 from gramrun.data.wikipedia.enwik8 import Enwik8, locate_enwik8
@@ -144,15 +145,38 @@ def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
     return _xml_found(name, config, found.path, _origin(found), allow_cut_off=True)
 
 
-def _synthetic_wiki(name: str, config: PrepareConfig, source: Path | None) -> Found:
-    _refuse(name, source)
-    size = replace(synthetic_wiki.SIZES[name], **config.planted.model_dump(exclude_none=True))
+def _expansion(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    preset = PRESETS[name]
+    settings = config.expansion.model_dump(exclude_none=True)
+    base_name = settings.pop("base", preset.base)
+    if "left_blocks" in settings:
+        settings.setdefault("right_blocks", settings["left_blocks"])
+    expansion = replace(preset.expansion, **settings)
+    base = _base(base_name, config, source)
 
     def read() -> Corpus:
-        with tqdm(desc="links", total=size.links, unit_scale=True, disable=None) as bar:
-            return _read_wiki(synthetic_wiki.SyntheticWiki(name, size, bar.update), config)
+        corpus = base.read()
+        with tqdm(desc="pairs", total=expansion.pairs, unit_scale=True, disable=None) as bar:
+            return expand(name, corpus, expansion, bar.update)
 
-    return Found(read, dict, ("wikipedia", "planted"), WIKIPEDIA_FRACTION)
+    return replace(base, read=read, sections=("expansion", *base.sections))
+
+
+def _base(name: str, config: PrepareConfig, source: Path | None) -> Found:
+    """The corpus to expand: prepared at `source`, or read from raw data."""
+    if source is not None and (source / shards.MANIFEST).is_file():
+        prepared = shards.open_corpus(source)
+        fraction = WIKIPEDIA_FRACTION if "links" in prepared.manifest["corpus"] else MOVIELENS_FRACTION
+        return Found(
+            lambda: joined(prepared),
+            lambda: {"content_hash": prepared.content_hash},
+            (),
+            fraction,
+            {"source": str(source)},
+        )
+    if name in PRESETS:
+        raise InputError(f"expansion.base: {name} is an expansion itself; prepare it and give it by --source")
+    return find(name, config, source)
 
 
 def _refuse(name: str, source: Path | None) -> None:
@@ -224,5 +248,5 @@ CORPORA: Mapping[str, Callable[[str, PrepareConfig, Path | None], Found]] = {
     "enwik8": _enwik8,
     "atomic": _atomic,
     "synthetic": _synthetic,
-    **dict.fromkeys(synthetic_wiki.SIZES, _synthetic_wiki),
+    **dict.fromkeys(PRESETS, _expansion),
 }

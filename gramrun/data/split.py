@@ -57,6 +57,26 @@ def split_corpus(corpus: Corpus, fraction: float, seed: int = 0) -> SplitCorpus:
     )
 
 
+def joined(split: SplitCorpus) -> Corpus:
+    """The corpus before the split: training and validation pairs together; the inverse of `split_corpus`."""
+    parts = (split.train, split.validation)
+    left, right = (np.concatenate([getattr(part, side) for part in parts]) for side in ("left", "right"))
+    order = np.lexsort((right, left))
+    targets = [part.target for part in parts if part.target is not None]
+    described = {"left_items", "right_items", "pairs", "train_pairs", "validation_pairs"}
+    return Corpus(
+        name=split.name,
+        left=split.left,
+        right=split.right,
+        vocabularies=dict(split.vocabularies),
+        pair_left=left[order],
+        pair_right=right[order],
+        target=np.concatenate(targets)[order] if targets else None,
+        counts=split.manifest["counts"],
+        summary={key: size for key, size in split.manifest["corpus"].items() if key not in described},
+    )
+
+
 def split_mask(corpus: Corpus, fraction: float, seed: int) -> np.ndarray:
     """`validation_mask` of a corpus's pairs: bool, shape (n,).
 
@@ -85,7 +105,7 @@ def validation_mask(left: np.ndarray, right: np.ndarray, fraction: float, seed: 
         bool, shape (n,).
     """
     mask = np.empty(len(left), dtype=np.bool_)
-    mixed_seed = np.uint64(_splitmix64(np.uint64(seed)))  # a compiled function returns a Python int
+    mixed_seed = np.uint64(splitmix64(np.uint64(seed)))  # a compiled function returns a Python int
     _decide(left, right, mixed_seed, np.uint64(int(fraction * 2**64)), mask)
     return mask
 
@@ -124,7 +144,7 @@ def tuning_seed(seed: int) -> int:
 
 
 @compiled
-def _splitmix64(value: np.uint64) -> np.uint64:
+def splitmix64(value: np.uint64) -> np.uint64:
     """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijective mix of 64 bits."""
     value += np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -138,4 +158,4 @@ def _decide(
 ) -> None:
     for pair in range(len(mask)):
         key = (np.uint64(left[pair]) << np.uint64(32)) | np.uint64(right[pair])
-        mask[pair] = _splitmix64(key ^ mixed_seed) < threshold
+        mask[pair] = splitmix64(key ^ mixed_seed) < threshold

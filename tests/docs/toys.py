@@ -3,7 +3,7 @@
 | in the pages | in the tests |
 |---|---|
 | `prepare movielens-100k`, `movielens-1m` | `--source` a folder of the same layout with 2,400 made ratings |
-| `prepare simple-scale` | 200 made pages with 2,000 links |
+| `prepare simple-scale`, `movielens-expanded` | expansions of 120 made pages, and of the made ratings |
 | `prepare atomic --source mine` | the folder `mine`, which the page asks for, with 2,400 made pairs |
 | `train` on a config of MovieLens | the same config and corpus path, one epoch (two where it is resumed) |
 | `gram-error` on a config of MovieLens | the same, 20 steps, measured every 10 |
@@ -15,14 +15,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from small_wiki import write_wiki
 
 from gramrun.data.movielens import GENRES_100K
 
-PLANTED = {"pages": 200, "links": 2000, "words": 20, "categories": 10, "topics": 3}
-
 
 def write_raw_files(folder: Path) -> None:
-    """Make `folder`/movielens-100k, `folder`/movielens-1m and `folder`/mine: raw data in three formats."""
+    """Make raw data in `folder`: movielens-100k, movielens-1m, mine, and the wiki simple-scale."""
     random = np.random.default_rng(0)
     pairs = [
         (user, movie) for user in range(1, 81) for movie in random.choice(np.arange(1, 61), 30, replace=False)
@@ -53,6 +52,7 @@ def write_raw_files(folder: Path) -> None:
     ]
     (middle / "movies.dat").write_text("".join(lines), encoding="latin-1")
 
+    write_wiki(folder / "simple-scale")
     mine = folder / "mine"
     mine.mkdir()
     body = [f"u{user}\tb{movie}\t{star}\n" for (user, movie), star in zip(pairs, stars, strict=True)]
@@ -65,6 +65,9 @@ def prepare_settings(corpus: str, folder: Path) -> list[str]:
     """What ``gramrun prepare CORPUS`` is given beside what the page says."""
     if corpus in ("movielens-100k", "movielens-1m"):
         return ["--source", str(folder / corpus)]
+    if corpus == "movielens-expanded":
+        return ["--source", str(folder / "movielens-1m"), "--set", "expansion.pairs=30000"]
     if corpus == "simple-scale":
-        return [word for key, value in PLANTED.items() for word in ("--set", f"planted.{key}={value}")]
+        settings = ["--set", "expansion.left_blocks=3", "--set", "expansion.pairs=4000"]
+        return ["--source", str(folder / corpus), *settings]
     return []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import BASELINE, CONFIG, SMALL, settings
 from injection import Command, assert_same, assert_whole, gramrun, results, succeed
+from small_wiki import write_wiki
 
 SEED = 20180717
 TRAINING = settings(
@@ -15,12 +16,10 @@ TRAINING = settings(
     "gram_error.every=10",
     "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sagram, gramian_batch_size: 64}]",
 )  # fmt: skip
-WIKI = settings(
-    "planted.pages=400", "planted.links=4000", "planted.words=40", "planted.categories=16", "planted.topics=4"
-)
+EXPANSION = settings("expansion.left_blocks=3", "expansion.pairs=10000")
 COMMANDS = {
     "prepare atomic": ["prepare", "atomic", "--source", "mine", "--output", "r"],
-    "prepare a wiki": ["prepare", "simple-scale", "--output", "r", *WIKI],
+    "expand a wiki": ["prepare", "simple-scale", "--source", "wiki", "--output", "r", *EXPANSION],
     "train": ["train", "--config", CONFIG, *TRAINING, "--output", "r"],
     "gram-error": ["gram-error", "--config", CONFIG, *TRAINING, "--output", "r"],
     "baseline": ["baseline", "--config", BASELINE, "--output", "r"],
@@ -42,6 +41,7 @@ def make_folder(folder: Path, name: str, trained: Path) -> Path:
     if name in ("evaluate", "plot"):
         return Path(shutil.copytree(trained, folder))
     (folder / "mine").mkdir(parents=True)
+    write_wiki(folder / "wiki", 400)
     rows = [f"u{i % 997}\ti{i * i % 499}" for i in range(20_000)]
     (folder / "mine" / "mine.inter").write_text("\n".join(["user_id:token\titem_id:token", *rows]) + "\n")
     return folder

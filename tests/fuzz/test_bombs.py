@@ -9,19 +9,19 @@ import pytest
 import sql_twin
 import zstandard
 from fuzzing import command
+from hostile_wiki import Size, clean_wiki
 
 from experiments.benchmarks.mysqldump import write_tables
-from gramrun.data.wikipedia.synthetic import SyntheticWiki
-from gramrun.data.wikipedia.synthetic_links import WikiSize
 
 BOUND = 700 << 20  # bytes; the program alone takes 250 MB
-SIZE = WikiSize(pages=40, links=90, words=10, categories=4, topics=1, minimum_count=1)
 
 
 @pytest.fixture
 def dump(tmp_path) -> Path:
     """Unpacked tables of a small wiki."""
-    return write_tables(SyntheticWiki("smallwiki", SIZE), tmp_path / "dump", "2026", suffix=".sql")
+    return write_tables(
+        clean_wiki(Size(pages=40, links=90, categories=4)), tmp_path / "dump", "2026", suffix=".sql"
+    )
 
 
 def gz(path: Path):
@@ -49,7 +49,7 @@ BOMBS = {
 )
 def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, peak_of_prepare):
     pack, suffix, head, fill, message = BOMBS[name]
-    file = dump / "smallwiki-20260101-page.sql"
+    file = dump / "hostilewiki-20260101-page.sql"
     file.unlink()
     with pack(file.with_name(file.name + suffix)) as packed:
         packed.write(head)
@@ -62,12 +62,12 @@ def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, pea
 
 
 def test_a_red_link_that_is_no_text_is_dropped_and_counted(dump, tmp_path):
-    file = dump / "smallwiki-20260101-linktarget.sql"
+    file = dump / "hostilewiki-20260101-linktarget.sql"
     text = file.read_bytes()
-    page = dump / "smallwiki-20260101-pagelinks.sql"
+    page = dump / "hostilewiki-20260101-pagelinks.sql"
     links = page.read_bytes()
     columns = ["page_id", "page_namespace", "page_is_redirect"]
-    rows = sql_twin.read((dump / "smallwiki-20260101-page.sql").read_bytes(), columns)
+    rows = sql_twin.read((dump / "hostilewiki-20260101-page.sql").read_bytes(), columns)
     article = next(number for number, namespace, redirects in rows if not namespace and not redirects)
     file.write_bytes(text.replace(b" VALUES (", b" VALUES (999999,0,'caf\xe9'),(", 1))
     page.write_bytes(links.replace(b" VALUES (", b" VALUES (%d,0,999999),(" % article, 1))
@@ -80,7 +80,7 @@ def test_a_red_link_that_is_no_text_is_dropped_and_counted(dump, tmp_path):
 SETTINGS = [
     ("synthetic", "synthetic.left_items=4000000000"),
     ("synthetic", "split.validation_fraction=1e-300"),
-    ("simple-scale", "planted.pages=4000000000"),
+    ("simple-scale", "expansion.left_blocks=4000000000"),
     ("synthetic", "dump.contact='a\\r\\nX: y'"),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 import sql_twin
 import wiki_twin
 from fuzzing import Refused, budgets, changed, changes, inputs, outcome
-from hostile_wiki import hostile_wiki
+from hostile_wiki import Size, hostile_wiki
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +17,8 @@ from gramrun.data.corpus import Corpus
 from gramrun.data.wikipedia.dump_files import TABLES
 from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
-from gramrun.data.wikipedia.synthetic_links import WikiSize
 
-WIKI = hostile_wiki(WikiSize(pages=60, links=90, words=10, categories=4, topics=1, minimum_count=2))
+WIKI = hostile_wiki(Size(pages=60, links=90, categories=4, minimum_count=2))
 TOKENS = rb"""' " \ ` ( ) , ; ),( '),( /* */ -- # NULL 'a' '' 0x41 0 1 14 \'""".split()
 TOKENS += [
     b"INSERT INTO `page` VALUES ",

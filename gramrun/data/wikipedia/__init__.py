@@ -5,7 +5,6 @@ enwik8                                     the first 10^8 bytes of 2006
 compressed, sql_dump, xml_dump             text of dumps → rows of tables, pages
 titles, wikitext                           MediaWiki's rules for titles, links and categories
 sql_wiki, xml_wiki                         both formats as the tables of `records`
-synthetic, synthetic_links, synthetic_titles   wikis of any size, drawn from a known model
 lookups, pages, graph                      numbers and titles to rows, redirects, links, categories
 title_ngrams, features                     rare pages dropped; n-grams and categories as features
 """

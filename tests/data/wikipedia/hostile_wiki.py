@@ -1,38 +1,91 @@
-"""A synthetic wiki with every trap of real dumps laid around its articles, as lists of rows.
+"""A made wiki with every trap of real dumps laid around its articles, as lists of rows.
 
-The links and visible categories of the articles stay those of the `SyntheticWiki`.
+The links and visible categories of the articles stay those of `clean_wiki`.
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 from wiki_twin import ListWiki
 
-from gramrun.data.wikipedia.synthetic import SyntheticWiki
-from gramrun.data.wikipedia.synthetic_links import WikiSize
-
 TALK, USER, TEMPLATE, CATEGORY = 1, 2, 10, 14
 
+HOSTILE = (
+    "),(",
+    "Foo_(a),(b)",
+    "O'Neil's_'n'_\"Weird\"",
+    "Back\\slash",
+    "Trailing\\",
+    "\\'",
+    "\\\\'",
+    "');",
+    "','",
+    "(1,0,'x',0)",
+    "A;b",
+    ";--_comment",
+    "--",
+    "NULL",
+    "0",
+    "-1",
+    "INSERT_INTO",
+    "INSERT_INTO_`pagelinks`_VALUES_(1,0,'x',0);",
+    "/*!40000_ALTER_TABLE_`page`_*/",
+    "--_Dump_completed",
+    "😀_👩‍👩‍👧",
+    "E\u0301tude_a\u0308",  # combining marks
+    "שלום_(עולם)",
+    "مرحبا,_عالم",
+    "İstanbul_ﬁne_Straße_ΣΊΣΥΦΟΣ",  # lower case changes lengths
+    "日本語、(東京)",
+    "Q" + 127 * "é",  # 255 bytes, MediaWiki's limit
+)
 
-def hostile_wiki(size: WikiSize, unknown_targets: bool = True) -> ListWiki:
+
+@dataclass(frozen=True)
+class Size:
+    """How many articles, distinct links and categories, and how many articles each category has at least."""
+
+    pages: int
+    links: int
+    categories: int
+    minimum_count: int = 1
+
+
+def clean_wiki(size: Size) -> ListWiki:
+    """Articles with links and categories only; their titles share words, differ by case, or are hostile."""
+    draw = random.Random(1)
+    words = [f"{a}_{b}" for a in ("Red", "Gr\u00fcn", "gold") for b in ("river", "City")]
+    titles = [*HOSTILE, *(f"{words[n % 6]}_({n // 6 * 6})" for n in range(size.pages - len(HOSTILE) - 2))]
+    titles += ["Twin", "twin"]
+    titles = [title.encode() for title in titles]
+    ids = sorted(draw.sample(range(2, 4 * size.pages), size.pages))
+    draw.shuffle(titles)
+    links = {(n, (n + 1) % size.pages) for n in range(size.pages)}  # each article has one
+    while len(links) < size.links:
+        source, target = draw.randrange(size.pages), min(int(draw.paretovariate(0.5)), size.pages) - 1
+        if source != target:
+            links.add((source, target))
+    names = [f"Topic_{n}{HOSTILE[n % 5] * (n % 3 == 1)}".encode() for n in range(size.categories)]
+    members = {(n, n % size.categories) for n in range(size.pages)}
+    members |= {(n, draw.randrange(size.categories)) for n in range(size.pages)}
+    return ListWiki(
+        list(zip(ids, [0] * size.pages, titles, [False] * size.pages, strict=True)),
+        link_rows=[(ids[a], 0, titles[b]) for a, b in sorted(links)],
+        member_rows=[(ids[n], names[c]) for n, c in sorted(members)],
+        numbered=True,
+        name="hostilewiki",
+        batch=500,
+    )
+
+
+def hostile_wiki(size: Size, unknown_targets: bool = True) -> ListWiki:
     """The wiki; `unknown_targets`: some links name a number that linktarget lacks."""
-    draw = random.Random(size.seed)
-    clean = SyntheticWiki("hostilewiki", size)
-    (pages,) = clean.pages()
-    ids, titles = pages.numbers.tolist(), list(pages.titles)
-    (targets,) = clean.link_targets()
-    names = list(targets.titles)
-    links = [
-        (source, 0, names[number - 1])
-        for batch in clean.links()
-        for source, number in zip(batch.sources.tolist(), batch.targets.numbers.tolist(), strict=True)
-    ]
-    (members,) = clean.category_links()
-    members = [
-        (page, names[number - 1])
-        for page, number in zip(members.sources.tolist(), members.targets.numbers.tolist(), strict=True)
-    ]
+    draw = random.Random(0)
+    clean = clean_wiki(size)
+    ids, titles = [row[0] for row in clean.page_rows], [row[2] for row in clean.page_rows]
+    links, members = clean.link_rows, clean.member_rows
     free = iter(draw.sample(sorted(set(range(1, 3 * max(ids))) - set(ids)), 2 * len(ids)))
     missing_pages = [next(free) for _ in range(5)]
 

@@ -9,15 +9,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hostile_wiki import hostile_wiki
+from hostile_wiki import Size, hostile_wiki
 from wiki_twin import expected
 
 from experiments.benchmarks.mysqldump import GENERATIONS, write_tables
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
-from gramrun.data.wikipedia.synthetic_links import WikiSize
 
-SIZE = WikiSize(pages=300, links=3_000, words=30, categories=12, topics=4)
+SIZE = Size(pages=300, links=3_000, categories=12, minimum_count=10)
 NAME = "hostilewiki-20260101-{}.sql.gz"
 
 
