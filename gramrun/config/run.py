@@ -70,7 +70,13 @@ class TrainSection(Section):
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
     prior: PriorSection = PriorSection()
     temperature: float = Field(1.0, gt=0, description="batch-softmax: scores are ⟨u, v⟩ / temperature")
-    optimizer: Literal["adagrad", "adam", "sgd"] = Field("adagrad", description="torch's own")
+    optimizer: Literal["adagrad", "adam", "sgd", "sparse-adam"] = Field(
+        "adagrad", description="torch's own; sparse-adam is Adam that updates the rows of the batch only"
+    )
+    initial_accumulator: float = Field(0.0, ge=0, description="adagrad: where its sums of squares start")
+    reduction: Literal["mean", "sum"] = Field(
+        "mean", description="over B': a sum multiplies the gradient by batch_size, as η for sgd"
+    )
     engine: Literal["compiled", "plain", "static"] = Field(
         "compiled",
         description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or CUDA "
@@ -85,6 +91,12 @@ class TrainSection(Section):
         2, ge=1, description="the newest ones are kept; older ones are a fallback if the last is damaged"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="determines parameters and batches")
+
+    @model_validator(mode="after")
+    def _accumulator_of_adagrad(self) -> TrainSection:
+        if self.initial_accumulator and self.optimizer != "adagrad":
+            raise ValueError("initial_accumulator is for optimizer: adagrad only; drop it")
+        return self
 
     @model_validator(mode="after")
     def _one_duration(self) -> TrainSection:

@@ -5,13 +5,14 @@ With item b's bag of rows R(b) = indices[offsets[b] : offsets[b + 1]] of a table
     gather       z_b = scale_b sum_{r in R(b)} E_r              scale_b = 1, or 1/|R(b)| for means; empty: 0
     gradient     g_r = sum_{b: r in R(b)} scale_b dz_b          over the batch, each distinct r once
     Adagrad      s_r ← s_r + g_r²,  E_r ← E_r − η g_r / (√s_r + 10⁻¹⁰)      Duchi et al. 2011, as in PyTorch
+    sparse Adam  m_r ← β₁ m_r + (1 − β₁) g_r,  v_r ← β₂ v_r + (1 − β₂) g_r²
+                 E_r ← E_r − η' m_r / (√v_r + 10⁻⁸)           as in PyTorch (`gramrun.model.optimizers`)
     SGD          E_r ← E_r − η g_r
 
 A batch touches few rows, some of them many times. Their gradients are summed in a small dense buffer;
 ``slots`` holds the position of each row in it (4 bytes a row of the table, −1 between batches). So a step
 needs no sorting and no sparse tensor, and its cost does not depend on the size of the table. Summation
-follows the
-order of the batch: equal inputs give equal bits.
+follows the order of the batch: equal inputs give equal bits.
 
 A table fits no cache, and a loop that sums scattered rows waits for each. So the loops first read one number
 of every cache line of the next rows, which the processor does for many rows at once. The functions return the
@@ -27,7 +28,8 @@ import numpy as np
 
 from gramrun.base.compiled import compiled, inlined
 
-_EPSILON = np.float32(1e-10)
+_EPSILON = np.float32(1e-10)  # of PyTorch's Adagrad
+_ADAM_EPSILON = np.float32(1e-8)  # of PyTorch's Adam
 _AHEAD = 512  # rows read ahead: 100 KB of a table of width 50, a part of a second-level cache
 _LINE = 16  # float32 in a cache line
 _unsigned: Any = numba.uintp
@@ -209,6 +211,51 @@ def update_adagrad(
             s = accumulated[row, d] + g * g
             accumulated[row, d] = s
             table[row, d] -= rate * g / (np.sqrt(s) + _EPSILON)
+    return read
+
+
+@compiled
+def update_adam(
+    table: np.ndarray,
+    momentum: np.ndarray,
+    accumulated: np.ndarray,
+    slots: np.ndarray,
+    met: np.ndarray,
+    sums: np.ndarray,
+    count: int,
+    rate: float,
+    beta1: float,
+    beta2: float,
+) -> np.float32:
+    """Apply sparse Adam to the rows that `sum_gradients` touched, and clear their slots.
+
+    Args:
+        table: float32, shape (all rows, width).
+        momentum: float32, of the same shape: m.
+        accumulated: float32, of the same shape: v.
+        slots: as `sum_gradients` left them.
+        met: as `sum_gradients` left it.
+        sums: g, as `sum_gradients` left it.
+        count: the result of `sum_gradients`.
+        rate: η' = η √(1 − β₂ᵗ) / (1 − β₁ᵗ), with t the steps done, this one included.
+        beta1: β₁.
+        beta2: β₂.
+    """
+    width, read, one = _unsigned(table.shape[1]), np.float32(0), np.float32(1)
+    step, first, second = np.float32(rate), np.float32(beta1), np.float32(beta2)
+    for j in range(_unsigned(count)):
+        if j % _unsigned(_AHEAD) == _unsigned(0):
+            read += _read_ahead(table, met, j, count) + _read_ahead(momentum, met, j, count)
+            read += _read_ahead(accumulated, met, j, count)
+        row = _unsigned(met[j])
+        slots[row] = -1
+        for d in range(width):
+            g = sums[j, d]
+            m = first * momentum[row, d] + (one - first) * g
+            v = second * accumulated[row, d] + (one - second) * g * g
+            momentum[row, d] = m
+            accumulated[row, d] = v
+            table[row, d] -= step * m / (np.sqrt(v) + _ADAM_EPSILON)
     return read
 
 

@@ -13,7 +13,7 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.engine import Engine, PlainEngine
-from gramrun.model.optimizers import SPARSE_OPTIMIZERS
+from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
 from gramrun.model.static_engine import StaticEngine
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks
 
@@ -79,18 +79,18 @@ def engine_name(config: RunConfig, device: torch.device) -> EngineName:
 def make_engine(config: RunConfig, model: TwoTower, processes: Processes = SINGLE_PROCESS) -> Engine[Any]:
     """Make the engine that trains `model`, one of the replicas of `processes`."""
     train = config.train
-    rates = (train.learning_rate, train.dense_learning_rate or train.learning_rate)
+    dense_rate = train.dense_learning_rate or train.learning_rate
+    optimizer = OptimizerOptions(train.optimizer, train.learning_rate, dense_rate, train.initial_accumulator)
     mean = config.model.bag == "mean"
     match engine_name(config, model.device):
         case "plain":
-            return PlainEngine(model, train.optimizer, *rates, processes)
+            return PlainEngine(model, optimizer, processes)
         case "static":
-            return StaticEngine(model, train.optimizer, *rates, mean=mean)
+            return StaticEngine(model, optimizer, mean=mean)
         case "compiled":
             return CompiledEngine(
                 model,
-                train.optimizer,
-                *rates,
+                optimizer,
                 mean=mean,
                 threads=torch.get_num_threads(),
                 processes=processes,

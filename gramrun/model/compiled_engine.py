@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -20,7 +21,13 @@ from torch import Tensor
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
 from gramrun.model.engine import Engine, TowerInputs
-from gramrun.model.optimizers import OptimizerName, load_adagrad_sums, make_dense_optimizer
+from gramrun.model.optimizers import (
+    BETAS,
+    OptimizerOptions,
+    load_in_place,
+    load_optimizer_state,
+    make_dense_optimizer,
+)
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
 T = TypeVar("T")
@@ -28,9 +35,15 @@ T = TypeVar("T")
 
 @dataclass
 class _Table:
-    """A feature table; the arrays share the parameters' memory."""
+    """A feature table and its optimizer's state; `weight` shares the parameter's memory.
+
+    Attributes:
+        momentum: m of sparse Adam; of other optimizers no row.
+        accumulated: s of Adagrad, v of sparse Adam; for SGD no row.
+    """
 
     weight: np.ndarray
+    momentum: np.ndarray
     accumulated: np.ndarray
     slots: np.ndarray
     touched: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -72,8 +85,6 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
     Args:
         model: the towers and tables, on the CPU, float32.
         optimizer: one of `SPARSE_OPTIMIZERS`.
-        table_learning_rate: η of the feature tables.
-        dense_learning_rate: η of the dense layers.
         mean: whether bags are means instead of sums.
         threads: the number of PyTorch's threads. With hidden towers and 2 or more, each tower has half of
             them.
@@ -84,9 +95,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
     def __init__(
         self,
         model: TwoTower,
-        optimizer: OptimizerName,
-        table_learning_rate: float,
-        dense_learning_rate: float,
+        optimizer: OptimizerOptions,
         *,
         mean: bool,
         threads: int,
@@ -94,14 +103,16 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
     ) -> None:
         super().__init__(model, processes)
         self._dense_parameters = model.dense_parameters()
-        self._dense_optimizer = make_dense_optimizer(model, optimizer, dense_learning_rate)
-        self._learning_rate = table_learning_rate
-        self._adagrad = optimizer == "adagrad"
+        self._dense_optimizer = make_dense_optimizer(model, optimizer)
+        self._optimizer = optimizer
+        self._steps = torch.zeros((), dtype=torch.int64)  # t of sparse Adam
         self._mean = mean
+        adam, sgd = optimizer.name == "sparse-adam", optimizer.name == "sgd"
         self._tables = {
             name: _Table(
                 weight := parameter.detach().numpy(),
-                np.zeros_like(weight if self._adagrad else weight[:0]),
+                np.zeros_like(weight if adam else weight[:0]),
+                np.full_like(weight[:0] if sgd else weight, 0 if adam else optimizer.initial_accumulator),
                 np.full(len(weight), -1, dtype=np.int32),
             )
             for name, parameter in model.named_tables().items()
@@ -143,6 +154,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             self.processes.add_gradients(self._dense_parameters)
             self._dense_optimizer.step()
             self._dense_optimizer.zero_grad(set_to_none=True)
+        self._steps += 1
         gradients = []
         for side in (left, right):
             assert side.inputs.grad is not None
@@ -154,6 +166,9 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self, tables: Sequence[str], gradients: Sequence[tuple[list[_ColumnRows], np.ndarray]]
     ) -> None:
         """Update the touched rows of some tables; a table belongs to one thread."""
+        rate = self._optimizer.table_learning_rate
+        if self._optimizer.name == "sparse-adam":
+            rate *= _bias_correction(int(self._steps))
         for name in tables:
             table = self._tables[name]
             used = [(c, gradient) for rows, gradient in gradients for c in rows if c.column.table == name]
@@ -162,11 +177,14 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             for c, gradient in used:
                 sums = (table.slots, table.touched, table.sums, count)
                 count, _ = bags.sum_gradients(c.rows, c.ends, gradient, c.column.start, self._mean, *sums)
-            touched = (table.slots, table.touched, table.sums, count, self._learning_rate)
-            if self._adagrad:
-                bags.update_adagrad(table.weight, table.accumulated, *touched)
-            else:
-                bags.update_sgd(table.weight, *touched)
+            touched = (table.slots, table.touched, table.sums, count, rate)
+            match self._optimizer.name:
+                case "adagrad":
+                    bags.update_adagrad(table.weight, table.accumulated, *touched)
+                case "sgd":
+                    bags.update_sgd(table.weight, *touched)
+                case "sparse-adam":
+                    bags.update_adam(table.weight, table.momentum, table.accumulated, *touched, *BETAS)
 
     def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
         """Call ``function(*left)`` on a second thread and ``function(*right)`` here, for hidden towers."""
@@ -188,19 +206,30 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             torch.set_num_threads(self._threads)
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
-        return {
-            "accumulated": {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()},
-            "dense_accumulated": self._dense_accumulated(),
-        }
+        accumulated = {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()}
+        if self._optimizer.name != "sparse-adam":
+            return {"accumulated": accumulated, "dense_accumulated": self._dense_accumulated()}
+        momentum = {name: torch.from_numpy(t.momentum) for name, t in self._tables.items()}
+        dense = {} if self._dense_optimizer is None else self._dense_optimizer.state_dict()["state"]
+        return {"steps": [self._steps], "momentum": momentum, "accumulated": accumulated, "dense": dense}
 
     def _dense_accumulated(self) -> list[Tensor]:
         """Adagrad's sums of the dense parameters, in their order; empty tensors for SGD."""
-        if self._dense_optimizer is None or not self._adagrad:
+        if self._dense_optimizer is None or self._optimizer.name == "sgd":
             return [parameter.detach()[:0] for parameter in self._dense_parameters]
         return [self._dense_optimizer.state[parameter]["sum"] for parameter in self._dense_parameters]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
-        load_adagrad_sums(self.state_dict(), state)
+        own = self.state_dict()
+        own.pop("dense", None)
+        load_in_place(own, state)
+        if self._optimizer.name == "sparse-adam" and self._dense_optimizer is not None:
+            load_optimizer_state(self._dense_optimizer, state["dense"])
+
+
+def _bias_correction(steps: int) -> float:
+    """√(1 − β₂ᵗ) / (1 − β₁ᵗ) of Adam."""
+    return math.sqrt(1 - BETAS[1] ** steps) / (1 - BETAS[0] ** steps)
 
 
 def _even_shares(costs: Mapping[str, float]) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ feature bags of a batch and how they update the parameters:
 
 `plain` uses embedding bags, autograd and optimizers of PyTorch. It is the reference for `compiled`
 (`gramrun.model.compiled_engine`) and `static` (`gramrun.model.static_engine`), and the only one for Adam,
-which changes every row of a table at every step.
+which changes every row of a table at every step (`gramrun.model.optimizers`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from gramrun.base.processes import SINGLE_PROCESS, Processes
-from gramrun.model.optimizers import OptimizerName, load_optimizer_state, make_optimizer
+from gramrun.model.optimizers import OptimizerOptions, load_optimizer_state, make_optimizers
 from gramrun.model.towers import Tower, TwoTower
 
 T = TypeVar("T")
@@ -118,35 +118,32 @@ class PlainEngine(Engine[None]):
 
     Args:
         model: the towers and tables; the tables have sparse gradients where the optimizer takes them.
-        optimizer: ``adagrad``, ``adam`` or ``sgd``.
-        table_learning_rate: η of the feature tables.
-        dense_learning_rate: η of the dense layers.
+        optimizer: which optimizer.
         processes: the processes that train replicas of the model.
     """
 
     def __init__(
-        self,
-        model: TwoTower,
-        optimizer: OptimizerName,
-        table_learning_rate: float,
-        dense_learning_rate: float,
-        processes: Processes = SINGLE_PROCESS,
+        self, model: TwoTower, optimizer: OptimizerOptions, processes: Processes = SINGLE_PROCESS
     ) -> None:
         super().__init__(model, processes)
-        self._optimizer = make_optimizer(model, optimizer, table_learning_rate, dense_learning_rate)
+        self._optimizers = make_optimizers(model, optimizer)
 
     def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[None]:  # noqa: D102
         return TowerInputs(self.towers[side].inputs(items[part], self.model.tables), None)
 
     def update(self, left: TowerInputs[None], right: TowerInputs[None]) -> None:  # noqa: D102
         self.processes.add_gradients(self.model.parameters())
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
-        return self._optimizer.state_dict()
+        first, *second = [optimizer.state_dict() for optimizer in self._optimizers]
+        return {**first, "dense": second[0]} if second else first
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
         if not isinstance(state, dict) or "param_groups" not in state:
             raise ValueError("its optimizer is that of another train.engine")
-        load_optimizer_state(self._optimizer, state["state"])
+        saved = [state, state["dense"]] if len(self._optimizers) == 2 else [state]
+        for optimizer, part in zip(self._optimizers, saved, strict=True):
+            load_optimizer_state(optimizer, part["state"])

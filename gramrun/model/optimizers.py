@@ -1,50 +1,101 @@
-"""PyTorch's optimizers, with one learning rate for the feature tables and one for the dense layers.
+"""Optimizers: one for the feature tables and one for the dense layers, each with its own learning rate.
 
-Under Adagrad the two need different rates. The few pairs of one item update a table row, every pair updates a
-dense weight. So at equal rates the accumulators of the dense layers grow orders of magnitude faster, and the
-towers move mostly in the directions that all items share.
+With g the gradient of the batch, t the step from 1, and every operation elementwise:
+
+    sgd           E ← E − η g
+    adagrad       s ← s + g²,  E ← E − η g / (√s + 10⁻¹⁰)                     s starts at a value, usually 0
+    adam          m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²
+                  E ← E − η m̂ / (√v̂ + 10⁻⁸)                                   m̂ = m / (1 − β₁ᵗ), v̂ likewise
+    sparse-adam   as adam, but of a table only the rows that the batch touched, with m, v and E; in place of
+                  the last line  E ← E − η (√(1 − β₂ᵗ) / (1 − β₁ᵗ)) m / (√v + 10⁻⁸)
+
+Adam changes every row of a table at every step, because m of a row that was touched once is never 0 again. So
+a step costs as much as the table is large. Sparse Adam costs as much as the batch. Its m does not decay
+between two batches that touch a row, so a rare row takes longer steps than under Adam; the dense layers have
+plain Adam. Both are PyTorch's: `torch.optim.Adam` and `torch.optim.SparseAdam`, with β₁ = .9 and β₂ = .999.
+
+Under Adagrad tables and dense layers need different rates. The few pairs of one item update a table row,
+every pair updates a dense weight. So at equal rates the sums of the dense layers grow orders of magnitude
+faster, and the towers move mostly in the directions that all items share.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from gramrun.model.towers import TwoTower
 
-OptimizerName = Literal["adagrad", "adam", "sgd"]
+OptimizerName = Literal["adagrad", "adam", "sgd", "sparse-adam"]
 
-SPARSE_OPTIMIZERS = frozenset({"adagrad", "sgd"})  # PyTorch's Adam needs dense gradients
+# Those that change only the rows of a table that a batch touched.
+SPARSE_OPTIMIZERS = frozenset({"adagrad", "sgd", "sparse-adam"})
+
+BETAS = (0.9, 0.999)
 
 
-def make_optimizer(
-    model: TwoTower,
-    name: OptimizerName,
-    table_learning_rate: float,
-    dense_learning_rate: float,
-) -> torch.optim.Optimizer:
-    """Make the optimizer of a model.
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """Which optimizer trains a model.
+
+    Attributes:
+        name: one of `OptimizerName`.
+        table_learning_rate: η of the feature tables.
+        dense_learning_rate: η of the dense layers.
+        initial_accumulator: what every s of Adagrad starts at.
+    """
+
+    name: OptimizerName
+    table_learning_rate: float
+    dense_learning_rate: float
+    initial_accumulator: float = 0.0
+
+
+def make_optimizers(model: TwoTower, options: OptimizerOptions) -> list[torch.optim.Optimizer]:
+    """Make PyTorch's optimizers of a model; for ``sparse-adam`` the dense layers have their own.
 
     Args:
         model: its parameters; tables with sparse gradients need an optimizer in `SPARSE_OPTIMIZERS`.
-        name: which optimizer.
-        table_learning_rate: η of the feature tables.
-        dense_learning_rate: η of the dense layers.
+        options: which optimizer.
     """
     # Embedding lookups make valid sparse gradients; PyTorch warns unless the check is disabled.
     torch.sparse.check_sparse_tensor_invariants.disable()
-    groups = [{"params": model.table_parameters(), "lr": table_learning_rate}]
-    dense = model.dense_parameters()
-    if dense:
-        groups.append({"params": dense, "lr": dense_learning_rate})
-    match name:
+    tables = {"params": model.table_parameters(), "lr": options.table_learning_rate}
+    dense = {"params": model.dense_parameters(), "lr": options.dense_learning_rate}
+    groups = [tables, dense] if dense["params"] else [tables]
+    match options.name:
         case "adagrad":
-            return torch.optim.Adagrad(groups)
+            return [torch.optim.Adagrad(groups, initial_accumulator_value=options.initial_accumulator)]
         case "adam":
-            return torch.optim.Adam(groups)
+            return [torch.optim.Adam(groups, betas=BETAS)]
         case "sgd":
-            return torch.optim.SGD(groups)
+            return [torch.optim.SGD(groups)]
+        case "sparse-adam":
+            sparse = torch.optim.SparseAdam([tables], betas=BETAS)
+            return [sparse, torch.optim.Adam([dense], betas=BETAS)] if dense["params"] else [sparse]
+
+
+def make_dense_optimizer(model: TwoTower, options: OptimizerOptions) -> torch.optim.Optimizer | None:
+    """Make the optimizer of the dense layers; None for linear towers.
+
+    Args:
+        model: its parameters.
+        options: one of `SPARSE_OPTIMIZERS`.
+    """
+    dense, rate = model.dense_parameters(), options.dense_learning_rate
+    if not dense:
+        return None
+    match options.name:  # fused: one pass over each parameter
+        case "adagrad":
+            start = options.initial_accumulator
+            return torch.optim.Adagrad(dense, lr=rate, initial_accumulator_value=start, fused=True)
+        case "sgd":
+            return torch.optim.SGD(dense, lr=rate, fused=True)
+        case _:
+            return torch.optim.Adam(dense, lr=rate, betas=BETAS, fused=True)
 
 
 # The state of each parameter: a step count, and tensors of the parameter's shape.
@@ -52,6 +103,7 @@ _STATE = {
     torch.optim.Adagrad: {"step", "sum"},
     torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
     torch.optim.SGD: set[str](),
+    torch.optim.SparseAdam: {"step", "exp_avg", "exp_avg_sq"},
 }
 
 
@@ -59,7 +111,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Any) -> None:
     """Restore an optimizer's state, but not its learning rates, which follow the configuration.
 
     Args:
-        optimizer: an optimizer of `make_optimizer`.
+        optimizer: an optimizer of this module.
         saved: ``state`` of its ``state_dict``, from a file. PyTorch does not check it and would fail in a
             step.
 
@@ -74,46 +126,33 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Any) -> None:
         if not isinstance(kept, dict) or kept.keys() != _STATE[type(optimizer)]:
             raise ValueError("its optimizer is another")
         for name, value in kept.items():
+            if name == "step" and isinstance(value, int):  # SparseAdam's
+                continue
             shape = torch.Size() if name == "step" else parameters[number].shape
-            if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.shape != shape:
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != shape:
                 raise ValueError("its optimizer has other shapes")
     optimizer.load_state_dict({"state": saved, "param_groups": own["param_groups"]})
 
 
-def make_dense_optimizer(
-    model: TwoTower, name: OptimizerName, learning_rate: float
-) -> torch.optim.Optimizer | None:
-    """Make the optimizer of the dense layers; None for linear towers.
+def load_in_place(own: dict[str, Any], saved: Any) -> None:
+    """Copy a saved state of tensors into an engine's own; the compiled and the static engine use it.
 
     Args:
-        model: its parameters.
-        name: ``adagrad`` or ``sgd``.
-        learning_rate: η.
-    """
-    dense = model.dense_parameters()
-    if not dense:
-        return None
-    kind = {"adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}[name]
-    return kind(dense, lr=learning_rate, fused=True)  # fused: one pass over each parameter
-
-
-def load_adagrad_sums(own: dict[str, Any], saved: Any) -> None:
-    """Copy saved Adagrad sums into place; the compiled and the static engine share this format.
-
-    Args:
-        own: an engine's ``state_dict``, whose tensors are its own.
+        own: an engine's ``state_dict``: tensors that are its own, by name or in lists.
         saved: the same from a file.
 
     Raises:
-        KeyError, ValueError: when it belongs to another model or engine.
+        KeyError, ValueError: when it belongs to another model, optimizer or engine.
     """
     if not isinstance(saved, dict) or not isinstance(saved.get("accumulated"), dict):
         raise ValueError("its optimizer is that of another train.engine")
-    pairs = [
-        *((table, saved["accumulated"][name]) for name, table in own["accumulated"].items()),
-        *zip(own["dense_accumulated"], saved["dense_accumulated"], strict=True),
-    ]
-    if not all(isinstance(other, torch.Tensor) and mine.shape == other.shape for mine, other in pairs):
+    pairs: list[tuple[Tensor, Any]] = []
+    for key, part in own.items():
+        if isinstance(part, dict):
+            pairs += [(tensor, saved[key][name]) for name, tensor in part.items()]
+        else:
+            pairs += zip(part, saved[key], strict=True)
+    if not all(isinstance(other, Tensor) and mine.shape == other.shape for mine, other in pairs):
         raise ValueError("its optimizer has other shapes")
     for mine, other in pairs:
         mine.copy_(other)

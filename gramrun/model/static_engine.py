@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gramrun.model.engine import Engine, GradientStep, TowerInputs
-from gramrun.model.optimizers import load_adagrad_sums
+from gramrun.model.optimizers import OptimizerOptions, load_in_place
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
 _EPSILON = 1e-10  # of PyTorch's Adagrad
@@ -79,29 +79,20 @@ class StaticEngine(Engine[list[_ColumnRows]]):
 
     Args:
         model: the towers and tables, float32, on the device.
-        optimizer: one of `SPARSE_OPTIMIZERS`.
-        table_learning_rate: η of the feature tables.
-        dense_learning_rate: η of the dense layers.
+        optimizer: ``adagrad`` or ``sgd``.
         mean: whether bags are means instead of sums.
     """
 
-    def __init__(
-        self,
-        model: TwoTower,
-        optimizer: str,
-        table_learning_rate: float,
-        dense_learning_rate: float,
-        *,
-        mean: bool,
-    ) -> None:
+    def __init__(self, model: TwoTower, optimizer: OptimizerOptions, *, mean: bool) -> None:
         super().__init__(model)
         self.captured = self.device.type != "cpu"
-        self._rates = {"tables": table_learning_rate, "dense": dense_learning_rate}
-        self._adagrad = optimizer == "adagrad"
+        self._optimizer = optimizer
+        self._adagrad = optimizer.name == "adagrad"
         self._mean = mean
 
         def accumulator(parameter: Tensor) -> Tensor:
-            return torch.zeros_like(parameter if self._adagrad else parameter[:0])
+            start = optimizer.initial_accumulator
+            return torch.full_like(parameter if self._adagrad else parameter[:0], start)
 
         self._tables = {
             name: _Table(weight := table.detach(), accumulator(weight), torch.zeros_like(weight))
@@ -145,7 +136,9 @@ class StaticEngine(Engine[list[_ColumnRows]]):
     def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102
         for parameter, accumulated in zip(self._dense, self._dense_accumulated, strict=True):
             assert parameter.grad is not None
-            parameter.sub_(self._scaled(parameter.grad, accumulated), alpha=self._rates["dense"])
+            parameter.sub_(
+                self._scaled(parameter.grad, accumulated), alpha=self._optimizer.dense_learning_rate
+            )
             parameter.grad = None
         for name, table in self._tables.items():
             used = [(s.inputs.grad, c) for s in (left, right) for c in s.rows if c.table == name]
@@ -164,7 +157,8 @@ class StaticEngine(Engine[list[_ColumnRows]]):
             accumulated = table.accumulated[touched] + gradient.square()
             table.accumulated[touched] = accumulated
             gradient = gradient / (accumulated.sqrt() + _EPSILON)
-        table.weight[touched] = table.weight[touched] - self._rates["tables"] * gradient
+        rate = self._optimizer.table_learning_rate
+        table.weight[touched] = table.weight[touched] - rate * gradient
         table.gradient.index_fill_(0, touched, 0)
 
     def _scaled(self, gradient: Tensor, accumulated: Tensor) -> Tensor:
@@ -181,7 +175,7 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
-        load_adagrad_sums(self.state_dict(), state)
+        load_in_place(self.state_dict(), state)
 
 
 class _Captured:

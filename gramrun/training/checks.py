@@ -14,7 +14,6 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.custom import find_custom
 from gramrun.model.build import choose_device
-from gramrun.model.optimizers import SPARSE_OPTIMIZERS
 from gramrun.training.memory import cache_bytes
 from gramrun.training.objective import companion_dim
 
@@ -71,7 +70,7 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
         raise ConfigError(
             "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
         )
-    if config.train.engine == "static" and config.train.optimizer not in SPARSE_OPTIMIZERS:
+    if config.train.engine == "static" and config.train.optimizer not in ("adagrad", "sgd"):
         raise ConfigError(
             f"train.engine: static has no {config.train.optimizer}; set train.engine: plain, or "
             "train.optimizer: adagrad or sgd"

@@ -30,7 +30,7 @@ from gramrun.model.towers import EMBED_CHUNK
 from gramrun.training.objective import companion_dim
 
 CPU = torch.device("cpu")
-STATE_FLOATS = {"adagrad": 1, "adam": 2, "sgd": 0}  # per parameter
+STATE_FLOATS = {"adagrad": 1, "adam": 2, "sgd": 0, "sparse-adam": 2}  # per parameter
 WORK = "evaluation, batches or start"
 CACHES = "Gramian caches"
 

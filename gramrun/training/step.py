@@ -110,7 +110,8 @@ def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, 
         check_finite(state, means)
 
     # Backward: to u and v, then through both towers to the dense layers and to z.
-    ((loss + weighted) / processes.count).backward()
+    scale = state.config.train.batch_size if state.config.train.reduction == "sum" else 1
+    ((loss + weighted) * (scale / processes.count)).backward()
     engine.both(backward_through_tower, (left,), (right,))
 
     # θ ← θ − η ∇: the dense layers, then the rows of the tables that B' touched.

@@ -38,6 +38,7 @@ VARIANTS = {
     "free-batch": ["estimator.batch=previous", "estimator.gramian_batch_size=64", "estimator.alpha=0.1",
                    "train.optimizer=sgd", "train.learning_rate=0.1"],
     "plain": ["train.engine=plain", "model.hidden=[6]", "train.optimizer=adam", "train.learning_rate=0.01"],
+    "sparse-adam": ["train.optimizer=sparse-adam", "model.hidden=[6]", "train.learning_rate=0.01"],
     "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1"],
     "stopped": ["estimator.name=sagram", "train.steps=400", "evaluation.every=100", "train.checkpoint_every=20"],
 }  # fmt: skip

@@ -77,10 +77,19 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+OPTIMIZERS = {
+    "adagrad": ["train.optimizer=adagrad"],
+    "adagrad from .1": ["train.optimizer=adagrad", "train.initial_accumulator=0.1"],
+    "sgd on sums": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum"],
+    "sgd": ["train.optimizer=sgd"],
+    "sparse-adam": ["train.optimizer=sparse-adam"],
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("towers", TOWERS)
 def test_compiled_steps_equal_plain_ones(make_config, pages, towers, optimizer):
-    _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}")
+    _compare(make_config, pages, *TOWERS[towers], *OPTIMIZERS[optimizer])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,11 +97,11 @@ def test_every_kind_of_estimator_and_objective(make_config, pages, method):
     _compare(make_config, pages, *TOWERS["hidden"], *METHODS[method])
 
 
-@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adagrad from .1", "sgd"])
 @pytest.mark.parametrize("towers", TOWERS)
 def test_static_steps_equal_plain_ones(make_config, pages, towers, optimizer):
     """The captured step of a GPU, kernel by kernel on the CPU."""
-    trainer = _compare(make_config, pages, *TOWERS[towers], f"train.optimizer={optimizer}", engine="static")
+    trainer = _compare(make_config, pages, *TOWERS[towers], *OPTIMIZERS[optimizer], engine="static")
     assert isinstance(trainer.engine, StaticEngine)
     assert not any(table.gradient.any() for table in trainer.engine._tables.values())  # cleared
 
@@ -241,6 +250,7 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
         (("train.engine=plain",), "cpu", "plain"),
         (("train.engine=static",), "cpu", "static"),
         (("train.optimizer=adam",), "cpu", "plain"),
+        (("train.optimizer=sparse-adam",), "cpu", "compiled"),
         ((), "cuda", "plain"),
         (("train.engine=static",), "cuda", "static"),
     ],

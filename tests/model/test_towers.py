@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gramrun.model.optimizers import make_optimizer
+from gramrun.model.optimizers import OptimizerOptions, make_optimizers
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
 from gramrun.training.objective import squared_error
 
@@ -115,7 +115,7 @@ def test_sparse_gradients_train_like_dense_ones(name):
     sparse, dense = model(sparse=True), model(sparse=False)
     pairs = (torch.tensor([0, 0, 3, 1]), torch.tensor([1, 0, 0, 2]))
     for two_tower in (sparse, dense):
-        optimizer = make_optimizer(two_tower, name, 0.1, 0.01)
+        optimizer = make_optimizers(two_tower, OptimizerOptions(name, 0.1, 0.01))[0]
         for _ in range(20):
             optimizer.zero_grad()
             u, v = two_tower.left_embeddings(pairs[0]), two_tower.right_embeddings(pairs[1])
