@@ -24,8 +24,9 @@ def evaluate(
 ) -> None:
     """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
 
-    JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, left_items, candidates,
-    full, train_positives, candidate_hash, seconds, data_hash, popularity, step, method.
+    JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, effective_rank,
+    left_items, candidates, full, train_positives, candidate_hash, seconds, data_hash, popularity, step,
+    method.
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
@@ -38,11 +39,11 @@ def evaluate(
     corpus = runs.corpus_of(opened, data)
     candidates = corpus.right.items if full else candidates
     result = evaluate_run(opened, corpus, split, candidates=candidates)
-    runs.record_evaluation(opened, result)
+    record = runs.record_evaluation(opened, result)
     hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
     report = Report(as_json)
-    report.record(result)
-    report.text(describe(result), f"wrote {run / directory.EVALUATION}{hint}")
+    report.record(record)
+    report.text(describe(record), f"wrote {run / directory.EVALUATION}{hint}")
 
 
 def plot(

@@ -38,6 +38,7 @@ from gramrun.evaluation.ranking import (
     sample_candidates,
 )
 from gramrun.model.towers import TwoTower, embed_in_chunks
+from gramrun.runs.directory import PER_ITEM
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
 
@@ -154,9 +155,11 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         seed: of the bootstrap.
 
     Returns:
-        A JSON-ready record: ``split``; the `MEASURES`, with ``ci95``, the bootstrap interval of ``map@10``
-        over left items; ``left_items`` and ``candidates`` (counts), ``full`` (whether the candidates are all
-        right items), ``train_positives`` (excluded or included), ``candidate_hash``, and ``seconds``.
+        ``split``; the `MEASURES`, with ``ci95``, the bootstrap interval of ``map@10`` over left items;
+        ``effective_rank`` of the left items' and the candidates' embeddings; ``left_items`` and
+        ``candidates`` (counts), ``full`` (whether the candidates are all right items), ``train_positives``
+        (excluded or included), ``candidate_hash``, and ``seconds``. And `PER_ITEM`, whose mean is
+        ``map@10``: float32, shape (left items,), in ascending order of left items.
     """
     started = time.perf_counter()
     with tqdm(
@@ -170,6 +173,8 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         "split": task.split,
         **{name: float(by_item.mean()) for name, by_item in values.items()},
         "ci95": list(metrics.bootstrap_interval(values["map@10"], seed)),
+        PER_ITEM: values["map@10"].astype(np.float32),
+        "effective_rank": [effective_rank(x) for x in (left, right[torch.from_numpy(task.candidates)])],
         "left_items": len(left),
         "candidates": len(task.candidates),
         "full": task.full,
@@ -177,6 +182,17 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         "candidate_hash": task.candidate_hash,
         "seconds": time.perf_counter() - started,
     }
+
+
+def effective_rank(embeddings: Tensor) -> float:
+    """The number of directions that embeddings use: (tr G)² / ‖G‖²_F of their Gramian G, from 1 to k.
+
+    Args:
+        embeddings: floating, shape (items, k).
+    """
+    rows = embeddings.double()
+    gramian = rows.T @ rows
+    return float(gramian.trace() ** 2 / gramian.square().sum())
 
 
 def popularity_embeddings(left_items: int, right_frequency: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from gramrun.runs.session import (
     outcome,
     record_evaluation,
     resume,
+    write_per_item,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "record_evaluation",
     "resume",
     "table",
+    "write_per_item",
 ]

@@ -9,6 +9,7 @@ tensorboard/            the same numbers for TensorBoard, if log.tensorboard is 
 checkpoints/step-<9 digits>.pt      the whole state at one step; the last name is the newest
 embeddings.npz          of a baseline, instead of checkpoints: left and right, float32, shapes (items, k)
 evaluation.json         the latest result of `gramrun evaluate` for each split
+average_precision.SPLIT.npy     AP@10 of each left item in that result: float32, ascending left items
 
 JSON files and checkpoints carry their own checksums. For the other files the manifest's field ``files`` has
 size and SHA-256: of config.yaml from the start, of the rest once the run has stopped.
@@ -41,6 +42,7 @@ from gramrun.config.loading import load_config
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
 INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
 EMBEDDINGS = "embeddings.npz"
+PER_ITEM = "average_precision"  # a field of an evaluation that has a file of its own
 SCHEMA_VERSION = 1  # of the whole directory; a manifest without one has version 1
 
 # The files whose size and SHA-256 the manifest records.

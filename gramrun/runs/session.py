@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from gramrun.base.errors import ConfigError, GramrunError, InputError, RunError
-from gramrun.base.files import new_folder, read_json, recorded, sha256_of, write_json, write_text
+from gramrun.base.files import new_file, new_folder, read_json, recorded, sha256_of, write_json, write_text
 from gramrun.base.interruption import Interrupted
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
@@ -23,6 +25,7 @@ from gramrun.runs.directory import (
     CONFIG,
     EVALUATION,
     MANIFEST,
+    PER_ITEM,
     RECORDED,
     SCHEMA_VERSION,
     BaselineRun,
@@ -214,8 +217,8 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     stop("finished", finished=now())
 
 
-def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> None:
-    """Store a result in ``evaluation.json``, which has the latest one of each split.
+def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Store a result in ``evaluation.json``, which has the latest one of each split; return what it holds.
 
     Raises:
         InputError: when the file is damaged, or another process holds its lock for a minute.
@@ -224,4 +227,13 @@ def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> None
     path = run.path / EVALUATION
     with locked(path, wait_seconds=_EVALUATION_LOCK_SECONDS):
         known = read_json(path, "remove it and evaluate again") if path.exists() else {}
-        write_json(path, {**known, str(result["split"]): dict(result)})
+        record = write_per_item(run.path, result)
+        write_json(path, {**known, str(result["split"]): record})
+    return record
+
+
+def write_per_item(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the AP@10 of each left item to its own file; return the rest of a result, which is JSON-ready."""
+    with new_file(folder / f"{PER_ITEM}.{result['split']}.npy") as temporary:
+        np.save(temporary, result[PER_ITEM])
+    return {name: value for name, value in result.items() if name != PER_ITEM}

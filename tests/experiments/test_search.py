@@ -16,7 +16,8 @@ from gramrun.config.loading import dump_config, load_config
 from gramrun.runs import directory
 
 ROOT = Path(__file__).parents[2]
-GRIDS = search.load()["datasets"]
+SEARCH = search.load(Plan("search", (), (), {}, Path()))
+GRIDS = SEARCH["datasets"]
 
 
 def make_plan(results, dataset="movielens-100k", **options):
@@ -26,23 +27,24 @@ def make_plan(results, dataset="movielens-100k", **options):
 @pytest.mark.parametrize("dataset", GRIDS)
 def test_every_method_has_the_same_budget_inside_the_ranges(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    every, by_method = search.candidates(make_plan(tmp_path, dataset), dataset), {}
+    plan = make_plan(tmp_path, dataset)
+    every, by_method = search.candidates(plan, dataset), {}
     for candidate in every:
-        config = search.search_task(dataset, candidate).wanted()
+        config = search.search_task(plan, dataset, candidate).wanted()
         assert config.data.path == Path(f"data/{dataset}-tuning")
         train, grid = config.train, GRIDS[dataset]
-        for value, name in ((train.gravity, "gravity"), (train.learning_rate, "learning_rate")):
-            assert grid[name][0] <= value <= grid[name][1]
+        for value, name in ((train.gravity, "train.gravity"), (train.learning_rate, "train.learning_rate")):
+            assert grid["ranges"][name][0] <= value <= grid["ranges"][name][1]
         if config.model.hidden:
             assert train.dense_learning_rate == pytest.approx(train.learning_rate / 100)
         by_method.setdefault(candidate.method, []).append((train.gravity, train.learning_rate))
         assert ("estimator.alpha" in candidate.values) == config.estimator.has_alpha
-    assert set(by_method) == set(search.load()["methods"]) | set(GRIDS[dataset].get("variants", {}))
+    assert set(by_method) == set(SEARCH["methods"]) | set(GRIDS[dataset].get("variants", {}))
     assert len({tuple(points) for points in by_method.values()}) == 1, "the same λ and η for every method"
-    assert len(set(by_method["sampling"])) == search.load()["points"]
+    assert len(set(by_method["sampling"])) == SEARCH["points"]
     alphas = [c.values["estimator.alpha"] for c in every if c.method == "SOGram"]
     assert len(set(alphas)) == len(alphas), "α is drawn, and not one of a few"
-    outputs = {search.search_task(dataset, c).output for c in every}
+    outputs = {search.search_task(plan, dataset, c).output for c in every}
     assert len(outputs) == len(every)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 from helpers import resume, start, timeless, train
@@ -108,15 +109,18 @@ def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
     assert result["map@10"] == run.metrics()[-1]["map@10"]
     expected = {
         "map@10", "map@10_relevant", "recall@10", "recall@100", "ndcg@10", "left_items", "candidates",
-        "train_positives", "ci95", "seconds", "candidate_hash", "popularity",
+        "train_positives", "ci95", "effective_rank", "seconds", "candidate_hash", "popularity",
     }  # fmt: skip
-    assert expected <= set(json.loads(json.dumps(result)))
+    per_item = result[directory.PER_ITEM]
+    assert per_item.shape == (result["left_items"],) and per_item.mean() == pytest.approx(result["map@10"])
+    record = runs.record_evaluation(run, result)
+    assert expected <= set(json.loads(json.dumps(record)))
+    np.testing.assert_array_equal(np.load(run.path / "average_precision.validation.npy"), per_item)
     assert result["train_positives"] == "excluded"
     assert result["ci95"][0] <= result["map@10"] <= result["ci95"][1]
     on_train = evaluate_run(run, corpus, "train", candidates=30)
     assert on_train["train_positives"] == "included"
     assert (on_train["candidates"], on_train["full"]) == (30, False)
     assert evaluate_run(run, corpus, "train", candidates=corpus.right.items)["full"]
-    runs.record_evaluation(run, result)
     runs.record_evaluation(run, on_train)
     assert set(read_json(run.path / directory.EVALUATION)) == {"validation", "train"}

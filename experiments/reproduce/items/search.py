@@ -5,7 +5,7 @@
 2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
    the same parameters and see the same gradient batches, so differences are paired by seed.
 
-Options: ``points`` and ``methods`` (names), where they are fewer than the file's.
+Options: ``points`` and ``methods`` (names), where they are fewer than the file's, and ``grid``, another file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ from experiments.reproduce.plans import Plan, run_task, settings
 from experiments.reproduce.rankings import Method
 from gramrun import runs
 
-SEARCH = Path(__file__).with_name("search.yaml")
 WITH_ALPHA = ("sogram", "control-variate")
 EXACT = "exact"
-SYMBOLS = {"train.gravity": "λ", "train.learning_rate": "η", "estimator.alpha": "α"}
-RANGES = {"train.gravity": "gravity", "train.learning_rate": "learning_rate", "estimator.alpha": "alpha"}
+SYMBOLS = {
+    "train.gravity": "λ",
+    "train.learning_rate": "η",
+    "train.dense_learning_rate": "dense η",
+    "estimator.alpha": "α",
+}
+DENSE = "train.dense_learning_rate"  # where it is not drawn, η / 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +45,7 @@ class Candidate:
 
     Attributes:
         method: its row in the tables.
-        values: λ, η and, where the method has one, α, by config key.
+        values: what was drawn, by config key.
         settings: all of it as ``--set`` settings.
     """
 
@@ -50,9 +54,10 @@ class Candidate:
     settings: tuple[str, ...]
 
 
-def load() -> dict[str, Any]:
-    """Read search.yaml."""
-    return dict(yaml.safe_load(SEARCH.read_text(encoding="utf-8")))
+def load(plan: Plan) -> dict[str, Any]:
+    """Read the plan's grid, by default search.yaml."""
+    file = Path(__file__).with_name(plan.options.get("grid", "search.yaml"))
+    return dict(yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
 def corpora(plan: Plan) -> list[str]:
@@ -61,44 +66,42 @@ def corpora(plan: Plan) -> list[str]:
 
 
 def draw(ranges: Mapping[str, Any], points: int) -> list[dict[str, float]]:
-    """Log-uniform points, the same for every method; a longer sequence starts with a shorter one.
+    """Log-uniform points, the same for equal ranges; a longer sequence starts with a shorter one.
 
     Drawn as a scrambled Halton sequence, which covers all ranges evenly even where the points are few.
 
     Args:
-        ranges: ``gravity``, ``learning_rate`` and ``alpha``, the ends of each.
+        ranges: the two ends of each config key.
         points: how many.
     """
-    low, high = np.log([ranges[name] for name in RANGES.values()]).T
-    even = qmc.Halton(len(RANGES), rng=0).random(points)
+    low, high = np.log(list(ranges.values())).T
+    even = qmc.Halton(len(ranges), rng=0).random(points)
     drawn = np.exp(low + (high - low) * even)
-    return [{key: float(f"{x:.3g}") for key, x in zip(RANGES, row, strict=True)} for row in drawn]
+    return [{key: float(f"{x:.3g}") for key, x in zip(ranges, row, strict=True)} for row in drawn]
 
 
 def candidates(plan: Plan, dataset: str) -> list[Candidate]:
     """Every point of every method of a data set."""
-    search = load()
+    search = load(plan)
     grid = search["datasets"][dataset]
-    methods = {
-        label: {f"estimator.{key}": value for key, value in section.items()}
-        for label, section in search["methods"].items()
-    } | {label: {"estimator.name": "sampling", **own} for label, own in grid.get("variants", {}).items()}
+    methods = search["methods"] | grid.get("variants", {})
     found = []
     for label in plan.options.get("methods", methods):
-        own = methods[label]
-        has_alpha = own["estimator.name"] in WITH_ALPHA
-        for point in draw(grid, plan.options.get("points", search["points"])):
+        own = {key: value for key, value in methods[label].items() if key != "ranges"}
+        has_alpha = own.get("estimator.name") in WITH_ALPHA
+        ranges = methods[label].get("ranges") or grid["ranges"]
+        for point in draw(ranges, plan.options.get("points", search["points"])):
             values = {key: x for key, x in point.items() if has_alpha or key != "estimator.alpha"}
             rest: dict[str, Any] = {"train.epochs": grid["epochs"]}
-            if "model.hidden" in own:
-                rest = {"train.dense_learning_rate": values["train.learning_rate"] / 100, **rest}
+            if "model.hidden" in own and DENSE not in values:
+                rest = {DENSE: values["train.learning_rate"] / 100, **rest}
             found.append(Candidate(label, values, settings({**own, **values, **rest})))
     return found
 
 
-def search_task(dataset: str, candidate: Candidate) -> Task:
+def search_task(plan: Plan, dataset: str, candidate: Candidate) -> Task:
     """The run of a candidate on the tuning corpus, evaluated once, at its end."""
-    base = load()["datasets"][dataset]["base"]
+    base = load(plan)["datasets"][dataset]["base"]
     cheap = ("evaluation.every=0", "evaluation.splits=[validation]", "train.checkpoint_every=0")
     task = run_task("train", tuning(dataset).name, base, *candidate.settings, *cheap, seed=0)
     return replace(task, config=Path("configs") / dataset / f"{base}.yaml")
@@ -111,7 +114,7 @@ def scores(plan: Plan, dataset: str) -> pd.DataFrame:
     """
     rows = []
     for candidate in candidates(plan, dataset):
-        task = search_task(dataset, candidate)
+        task = search_task(plan, dataset, candidate)
         done = state_of(task) == "done"
         score = runs.open_run(task.output).metrics()[-1]["map@10"] if done else np.nan
         rows.append({"method": candidate.method, **candidate.values, "tuning": score})
@@ -122,7 +125,7 @@ def chosen(plan: Plan, dataset: str) -> list[Method]:
     """Each method at its best point; a method whose points all failed is left out."""
     every, found = candidates(plan, dataset), scores(plan, dataset).dropna(subset="tuning")
     best = found.groupby("method", sort=False)["tuning"].idxmax()
-    base = load()["datasets"][dataset]["base"]
+    base = load(plan)["datasets"][dataset]["base"]
     return [Method(str(label), base, every[index].settings) for label, index in best.items()]
 
 
@@ -145,7 +148,7 @@ def can_tell(plan: Plan) -> bool:
 
 
 def _searches(plan: Plan, dataset: str) -> list[Task]:
-    return [search_task(dataset, candidate) for candidate in candidates(plan, dataset)]
+    return [search_task(plan, dataset, candidate) for candidate in candidates(plan, dataset)]
 
 
 def _has_ended(plan: Plan, dataset: str) -> bool:

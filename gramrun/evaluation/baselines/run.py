@@ -144,6 +144,7 @@ def run_baseline(
         write_text(folder / directory.CONFIG, dump_config(config))
         write_text(folder / directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
         np.savez(folder / directory.EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
+        results = [runs.write_per_item(folder, result) for result in results]
         write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
         manifest["files"] = directory.checksums(folder)
         write_json(folder / directory.MANIFEST, manifest)
