@@ -73,6 +73,8 @@ class Claim:
         limits: where the compared value must lie.
         why: the reason for these limits.
         needs: without these the runs are too short for the claim.
+        trained: the name of `keys.trained`; below 1 in the mean, nothing is said about ranking.
+        ceiling: the names of the same comparison for the exact Gramian: the most an estimator could gain.
         untested: why it cannot be measured without more data, where it cannot.
     """
 
@@ -88,6 +90,8 @@ class Claim:
     limits: Limits
     why: str = "the sign is the claim"
     needs: tuple[Need, ...] = ()
+    trained: str | None = None
+    ceiling: tuple[str, str] | None = None
     untested: str | None = None
 
     def names(self, case: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -51,6 +51,11 @@ def ranking(corpus: str, method: str, quantity: Ranking) -> str:
     return f"{corpus}/{method}/{quantity}"
 
 
+def trained(corpus: str) -> str:
+    """The best method's validation MAP over what trained towers must reach (`rankings.REACHED`)."""
+    return f"{corpus}/towers/share of the required MAP"
+
+
 def gramian_error(corpus: str, method: str, batch: Value, side: str = "left", when: str = "") -> str:
     """The late error of a Gramian estimate at one batch size; the early one where `when` is "early"."""
     return f"{corpus}/{method}/{' '.join(filter(None, (side, when, 'error')))} B={batch}"

@@ -9,6 +9,7 @@ that never arrives counts as infinite; the interval then goes from the least to 
 PASS             the whole interval lies within the claim's limits
 FAIL             the whole interval lies outside
 NOT DECIDED      the interval reaches across a limit, or ties with a bound; more seeds would decide
+NOT TRAINED      the towers rank below popularity, or below 90 % of exact ALS of their own objective
 NOT TESTED HERE  a measurement is missing, the runs are too short for the claim, or there is no interval
 ===============  ====================================================================================
 """
@@ -40,6 +41,7 @@ class Outcome(StrEnum):
     PASS = "PASS"
     FAIL = "FAIL"
     NOT_DECIDED = "NOT DECIDED"
+    NOT_TRAINED = "NOT TRAINED"
     NOT_TESTED = "NOT TESTED HERE"
 
 
@@ -75,8 +77,8 @@ class Verdict:
 
     @property
     def tested(self) -> bool:
-        """Whether there is an interval."""
-        return self.outcome != Outcome.NOT_TESTED
+        """Whether there is a verdict on the claim."""
+        return self.outcome not in (Outcome.NOT_TRAINED, Outcome.NOT_TESTED)
 
 
 def gather(sections: Sequence[Section]) -> Values:
@@ -122,6 +124,8 @@ def _judge(
         reason = claim.untested or f"not measured by this profile: {', '.join(missing)}"
     elif unmet := _unmet_need(claim, case, measured):
         reason = unmet
+    elif untrained := _untrained(claim, case, measured):
+        outcome, reason = Outcome.NOT_TRAINED, untrained
     else:
         rows = _compare(claim, case, used)
         estimate = _estimate(claim, rows, used)
@@ -130,6 +134,7 @@ def _judge(
         else:
             outcome = _outcome(claim, *estimate[1:])
             reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
+            reason += _ceiling(claim, case, measured)
     return Verdict(
         claim,
         case["dataset"],
@@ -175,6 +180,28 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
         if not found >= least:
             return f"runs too short: {name.rpartition('/')[2]} {number(found)}, {number(least)} needed"
     return None
+
+
+def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str | None:
+    """Why the towers count as untrained, in words; None where they are trained, or nothing is known."""
+    share = measured.get(claim.trained.format(**case)) if claim.trained else None
+    if not share or np.mean(share) >= 1:
+        return None
+    return (
+        f"the best towers reach {np.mean(share):.0%} of what is required: popularity, and 90 % of exact ALS "
+        "of the same objective"
+    )
+
+
+def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str:
+    """The same ratio for the exact Gramian, in words; empty where it was not measured."""
+    names = [name.format(**case) for name in claim.ceiling or ()]
+    if not names or not all(name in measured for name in names):
+        return ""
+    first, second = (np.array(measured[name]) for name in names)
+    ratio = first / second
+    low, high = interval(tuple(ratio))
+    return f"; the exact Gramian's {number(float(ratio.mean()))} [{number(low)}, {number(high)}]"
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:

@@ -33,8 +33,10 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import directory
 
-SAMPLING = "sampling"
+SAMPLING, EXACT = "sampling", "exact Gramian"
 EXACT_ALS = "exact ALS of the same objective"
+REACHED = 0.9  # of exact ALS of the same objective: from there towers count as trained
+RESAMPLES = 2000  # of left items
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
 SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
 LAST = 0.1  # the part of training whose rise the table shows
@@ -66,6 +68,7 @@ def paper_methods(alphas: Sequence[float]) -> tuple[Method, ...]:
         Method(SAMPLING, "paper-sampling"),
         *(Method(f"SOGram α={alpha:g}", "paper-sogram", (f"estimator.alpha={alpha:g}",)) for alpha in alphas),
         Method("", "paper-sagram"),  # per pair or, where pairs are too many to cache, per item
+        Method(EXACT, "paper-exact"),  # the ceiling
     )
 
 
@@ -82,6 +85,19 @@ def own_optimum(dataset: str, config: str = "paper-sampling") -> Method:
     }
     own = settings({f"baseline.{key}": value for key, value in values.items()})
     return Method(EXACT_ALS, "exact-als", own, "baseline")
+
+
+def optimum_tasks(plan: Plan, dataset: str) -> list[Task]:
+    """Exact ALS of the paper's objective, one a seed; none where it has no config (too large a corpus)."""
+    if not (Path("configs") / dataset / "exact-als.yaml").exists():
+        return []
+    return runs_of(plan, dataset, own_optimum(dataset))
+
+
+def optimum(plan: Plan, dataset: str) -> Seeds:
+    """The validation MAP@10 of finished `optimum_tasks`."""
+    done = [read_json(task.output / directory.EVALUATION) for task in optimum_tasks(plan, dataset)]
+    return tuple(float(found["validation"]["map@10"]) for found in done)
 
 
 def tasks(plan: Plan, methods: Sequence[Method]) -> list[Task]:
@@ -273,9 +289,27 @@ def late_rise(frame: pd.DataFrame, label: str) -> float:
     return float(np.mean(rises))
 
 
-def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, Seeds]:
-    """The measurements of `measure`'s frame for claims, by name."""
+def required_map(popularity: float, optimum: Seeds) -> float:
+    """What trained towers must reach: popularity, and `REACHED` of exact ALS where that is known."""
+    return max(popularity, REACHED * float(np.mean(optimum or [0.0])))
+
+
+def measured(
+    dataset: str, frame: pd.DataFrame, prefix: str = "", optimum: Seeds | None = None
+) -> dict[str, Seeds]:
+    """The measurements of `measure`'s frame for claims, by name.
+
+    Args:
+        dataset: the corpus.
+        frame: `measure`'s.
+        prefix: of every method's name.
+        optimum: `optimum`'s, where the towers are to be judged as trained or not; may be empty.
+    """
     found: dict[str, Seeds] = {}
+    if optimum is not None:
+        best = frame.groupby("label")["validation"].mean().idxmax()
+        required = required_map(frame["popularity"].iloc[0], optimum)
+        found[keys.trained(dataset)] = tuple(x / required for x in column(frame, str(best), "validation"))
     for label in frame["label"].unique():
         values = {
             Ranking.VALIDATION: column(frame, label, "validation"),
@@ -292,8 +326,35 @@ def measured(dataset: str, frame: pd.DataFrame, prefix: str = "") -> dict[str, S
     return found
 
 
-def table(plan: Plan, dataset: str, methods: Sequence[Method], frame: pd.DataFrame) -> Table:
-    """`measure`'s frame for display, with popularity as the last row."""
+def resampled_lift(plan: Plan, dataset: str, methods: Sequence[Method], label: str) -> str:
+    """The 95 % interval of a method's lift over sampling by a paired bootstrap over left items.
+
+    Each resample draws left items with replacement, the same for both methods and every seed, and takes the
+    mean over seeds of the lift. It says how the lift would vary with other left items, not with other training.
+    """
+    own, other = (
+        np.array(
+            [np.load(path / f"{directory.PER_ITEM}.validation.npy") for path in paths(plan, dataset, [m])],
+            dtype=np.float64,
+        )
+        for m in (_named(dataset, methods, label), _named(dataset, methods, SAMPLING))
+    )
+    items = own.shape[1]
+    random = np.random.default_rng(0)
+    weights = random.multinomial(items, np.full(items, 1 / items), size=RESAMPLES).astype(np.float64)
+    drawn = (weights @ own.T / (weights @ other.T) - 1).mean(axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return f"[{low:+.1%}, {high:+.1%}]"
+
+
+def _named(dataset: str, methods: Sequence[Method], label: str) -> Method:
+    return next(method for method in present(dataset, methods) if method.label == label)
+
+
+def table(
+    plan: Plan, dataset: str, methods: Sequence[Method], frame: pd.DataFrame, optimum: Seeds = ()
+) -> Table:
+    """`measure`'s frame for display, with popularity and exact ALS of the same objective as the last rows."""
     rows = []
     for label in frame["label"].unique():
         own = frame[frame["label"] == label]
@@ -305,15 +366,19 @@ def table(plan: Plan, dataset: str, methods: Sequence[Method], frame: pd.DataFra
                 "method": label,
                 "validation MAP@10": spread(column(frame, label, "validation")),
                 "lift over sampling [95 %]": lift,
+                "by left items": resampled_lift(plan, dataset, methods, label) if lift else "",
                 "training MAP@10": spread(column(frame, label, "train")),
                 "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
                 f"{own['steps'].mean():,.0f})",
+                "effective rank": f"{own['rank_left'].mean():.0f} · {own['rank_right'].mean():.0f}",
                 "rise in the last tenth": f"{late_rise(frame, label):+.1%}",
                 "zero start left": f"{start:.0%}" if start > 0.005 else "",
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
         )  # fmt: skip
     rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
+    if optimum:
+        rows.append({"method": EXACT_ALS, "validation MAP@10": spread(optimum)})
     return Table(dataset, caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
 
 

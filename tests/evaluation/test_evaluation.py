@@ -136,7 +136,8 @@ def test_a_model_is_measured_as_its_embeddings_are(make_config, corpus, monkeypa
     assert list(results) == splits
     for split, result in results.items():
         expected = evaluate_embeddings(*embeddings, corpus, split, section)
-        assert {**result, "seconds": 0} == {**expected, "seconds": 0}
+        for name in expected.keys() - {"seconds"}:
+            np.testing.assert_array_equal(result[name], expected[name])
     for items in seen.values():
         assert items == sorted(set(items))
     if settings.get("left_items"):

@@ -17,9 +17,10 @@ def section(plan: Plan) -> Section:
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods)
-        tables.append(rankings.table(plan, dataset, methods, frame))
+        optimum = rankings.optimum(plan, dataset)
+        tables.append(rankings.table(plan, dataset, methods, frame, optimum))
         words.append(rankings.summary(dataset, frame))
-        measured |= rankings.measured(dataset, frame)
+        measured |= rankings.measured(dataset, frame, optimum=optimum)
     runs = tuple(task.output for task in tasks(plan))
     return Section(
         plan.item, "Final MAP@10", "Table 2, Section 4.3", " ".join(words), tuple(tables), (), measured, runs

@@ -12,8 +12,9 @@ from experiments.reproduce.plans import Plan
 
 
 def tasks(plan: Plan) -> list[Task]:
-    """Sampling, SOGram at every α of the plan, and SAGram."""
-    return rankings.tasks(plan, rankings.paper_methods(plan.options["alphas"]))
+    """Sampling, SOGram at every α of the plan, SAGram, the exact Gramian; and exact ALS."""
+    trained = rankings.tasks(plan, rankings.paper_methods(plan.options["alphas"]))
+    return trained + [task for name in plan.datasets for task in rankings.optimum_tasks(plan, name)]
 
 
 def section(plan: Plan) -> Section:
@@ -27,7 +28,7 @@ def section(plan: Plan) -> Section:
         runs += paths
         caption = f"MAP@10 against steps, epochs and training time {rankings.SIDE_BY_SIDE}."
         drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
-        measured |= rankings.measured(dataset, frame)
+        measured |= rankings.measured(dataset, frame, optimum=rankings.optimum(plan, dataset))
         rows += _speeds(dataset, frame)
     caption = (
         "When the validation MAP@10 at which sampling ends is reached for good: speed-up over "

@@ -31,7 +31,7 @@ def _grid(plan: Plan) -> Plan:
 
 
 def _exact(plan: Plan, dataset: str) -> list[Task]:
-    return rankings.tasks(replace(plan, datasets=(dataset,)), [rankings.own_optimum(dataset)])
+    return rankings.optimum_tasks(plan, dataset)
 
 
 def tasks(plan: Plan) -> list[Task]:
