@@ -1,7 +1,7 @@
 """Reproduce the paper's figures, tables and claims.
 
 python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets NAME...] [--seeds SEED...]
-                                [--finished] [--retry] [--dry-run]
+                                [--finished] [--published] [--retry] [--dry-run]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what is finished")
+    parser.add_argument("--published", action="store_true", help="take what is published, run the rest")
     parser.add_argument("--retry", action="store_true", help="try runs again that have failed before")
     parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     arguments = parser.parse_args()
@@ -44,6 +45,7 @@ def main() -> int:
             command=command_of(arguments),
             part=plans != every,
             finished=arguments.finished,
+            published=arguments.published,
             retry=arguments.retry,
         )
     except GramrunError as error:
@@ -58,13 +60,16 @@ def main() -> int:
 
 def command_of(arguments: argparse.Namespace) -> str:
     """What makes the same report again."""
-    if not (arguments.items or arguments.datasets or arguments.seeds or arguments.finished):
+    if not any(
+        (arguments.items, arguments.datasets, arguments.seeds, arguments.finished, arguments.published)
+    ):
         return f"make reproduce PROFILE={arguments.profile}"
     parts = ["python -m experiments.reproduce --profile", arguments.profile]
     for name in ("items", "datasets", "seeds"):
         if wanted := getattr(arguments, name):
             parts += [f"--{name}", *map(str, wanted)]
-    return " ".join(parts + ["--finished"] * arguments.finished)
+    flags = ["--finished"] * arguments.finished + ["--published"] * arguments.published
+    return " ".join(parts + flags)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gramrun import runs
 from gramrun.base.errors import GramrunError, InputError
@@ -12,7 +13,7 @@ from gramrun.base.files import read_json, write_json
 from gramrun.base.locks import locked
 from gramrun.config import BaselineConfig, RunConfig
 from gramrun.config.loading import config_hash, load_config
-from gramrun.data.shards import read_manifest
+from gramrun.data.shards import MANIFEST, read_manifest
 from gramrun.runs import directory
 
 
@@ -75,6 +76,17 @@ class Script:
 Job = Task | Script
 
 
+def kept_manifest(folder: Path) -> Path:
+    """Where the manifest of a corpus is kept without the corpus (`published`)."""
+    return Path("results") / "corpora" / f"{folder.name}.json"
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a prepared corpus, or the published one where the corpus is not prepared here."""
+    kept = kept_manifest(folder)
+    return read_manifest(folder) if (folder / MANIFEST).exists() or not kept.exists() else read_json(kept)
+
+
 def state_of(job: Job) -> str:
     """The state of a job.
 
@@ -95,7 +107,7 @@ def state_of(job: Job) -> str:
 def _state_of_task(task: Task) -> str:
     run = runs.open_directory(task.output)
     manifest, wanted = run.manifest, task.wanted()
-    data_hash = read_manifest(wanted.data.path)["content_hash"]
+    data_hash = manifest_of(wanted.data.path)["content_hash"]
     if config_hash(run.config) != config_hash(wanted) or manifest["data_hash"] != data_hash:
         return "stale"
     return {"finished": "done", "failed": "failed"}.get(manifest["status"], "resume")

@@ -23,8 +23,9 @@ from experiments.report.page import write_report as write_page
 from experiments.report.sections import Section, write_tables
 from experiments.report.verdicts import gather, judge
 from experiments.reproduce import items
+from experiments.reproduce import published as measurements
 from experiments.reproduce.corpora import DATASETS, prepare
-from experiments.reproduce.jobs import Job, failure_of, state_of
+from experiments.reproduce.jobs import Job, failure_of, kept_manifest, state_of
 from experiments.reproduce.plans import Plan, measuring_command
 from experiments.reproduce.scheduler import RunsFailed, run_all
 from gramrun.base.capacity import time_text
@@ -59,6 +60,7 @@ def reproduce(
     command: str = "",
     part: bool = False,
     finished: bool = False,
+    published: bool = False,
     retry: bool = False,
 ) -> Path:
     """Do everything that the plans ask for; return the report's path.
@@ -70,6 +72,7 @@ def reproduce(
         command: makes this report; by default the command of the whole profile.
         part: whether the plans are less than the profile.
         finished: run nothing, and report what is finished.
+        published: take what `published.FILE` has instead of running it again.
         retry: try failed runs again.
 
     Raises:
@@ -79,11 +82,15 @@ def reproduce(
     started = time.monotonic()
     absent: dict[str, str] = {}
     failed: dict[Job, str] = {}
+    if published:
+        print(f"{measurements.restore()} files of published runs written", flush=True)
     if not finished:
         with locked(results.parent):
             plans, absent = prepare_all(plans)
             failed = run_tasks(plans, retry=retry)
     plans, missing = with_results(plans)
+    if not finished:
+        measurements.add([job for plan in plans for job in item_of(plan).tasks(plan)])
     for name, reason in missing.items():
         print(f"left out: {name}: {reason}", file=sys.stderr, flush=True)
     if part or (finished and missing):
@@ -204,7 +211,8 @@ def with_results(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
 def _standing(plan: Plan) -> tuple[bool, str]:
     """Whether an item has something to report, and what is missing of its runs; on one corpus, or none."""
     for name in plan.datasets:
-        if not (DATASETS[name].path / MANIFEST).exists():
+        folder = DATASETS[name].path
+        if not ((folder / MANIFEST).exists() or kept_manifest(folder).exists()):
             return False, "not prepared"
     states = {job: state_of(job) for job in item_of(plan).tasks(plan)}
     failed = [job for job, state in states.items() if state == "failed"]

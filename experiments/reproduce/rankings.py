@@ -161,10 +161,14 @@ def _missing_splits(path: Path) -> list[str]:
     known = read_json(file) if file.exists() else {}
     run = runs.open_run(path)
     newest = run.checkpoints()[-1:]
+    if not newest and known:  # a published run has no checkpoint, and both splits
+        return []
     return [
         split
         for split in ("validation", "train")
-        if split not in known or [run.checkpoint_path(known[split]["step"])] != newest
+        if split not in known
+        or not (path / directory.per_item(split)).exists()
+        or [run.checkpoint_path(known[split]["step"])] != newest
     ]
 
 
@@ -330,11 +334,11 @@ def resampled_lift(plan: Plan, dataset: str, methods: Sequence[Method], label: s
     """The 95 % interval of a method's lift over sampling by a paired bootstrap over left items.
 
     Each resample draws left items with replacement, the same for both methods and every seed, and takes the
-    mean over seeds of the lift. It says how the lift would vary with other left items, not with other training.
+    mean over seeds of the lift. It says how the lift varies with the left items, not with the training.
     """
     own, other = (
         np.array(
-            [np.load(path / f"{directory.PER_ITEM}.validation.npy") for path in paths(plan, dataset, [m])],
+            [np.load(path / directory.per_item("validation")) for path in paths(plan, dataset, [m])],
             dtype=np.float64,
         )
         for m in (_named(dataset, methods, label), _named(dataset, methods, SAMPLING))

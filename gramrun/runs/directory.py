@@ -194,6 +194,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def per_item(split: str) -> str:
+    """The name of the file with the AP@10 of each left item."""
+    return f"{PER_ITEM}.{split}.npy"
+
+
 def checksums(folder: Path) -> dict[str, dict[str, int | str]]:
     """Size and SHA-256 of the files in `folder` that the manifest records."""
     return {name: recorded(folder / name) for name in RECORDED if (folder / name).exists()}

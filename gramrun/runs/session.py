@@ -33,6 +33,7 @@ from gramrun.runs.directory import (
     checksums,
     flatten,
     open_run,
+    per_item,
 )
 
 # How long to wait for another process to write evaluation.json, which takes milliseconds.
@@ -234,6 +235,6 @@ def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> dict
 
 def write_per_item(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
     """Write the AP@10 of each left item to its own file; return the rest of a result, which is JSON-ready."""
-    with new_file(folder / f"{PER_ITEM}.{result['split']}.npy") as temporary:
+    with new_file(folder / per_item(str(result["split"]))) as temporary:
         np.save(temporary, result[PER_ITEM])
     return {name: value for name, value in result.items() if name != PER_ITEM}

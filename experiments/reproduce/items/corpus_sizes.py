@@ -10,9 +10,8 @@ import pandas as pd
 from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table
 from experiments.reproduce.corpora import DATASETS
-from experiments.reproduce.jobs import Task
+from experiments.reproduce.jobs import Task, manifest_of
 from experiments.reproduce.plans import Plan
-from gramrun.data.shards import read_manifest
 
 COLUMNS = ("pages", "links", "ngrams", "categories")
 MOVIELENS = {"users": "left_items", "movies": "right_items", "ratings": "pairs"}
@@ -44,7 +43,7 @@ def section(plan: Plan) -> Section:
     measured: dict[str, Seeds] = {}
     made = []
     for name in plan.datasets:
-        manifest = read_manifest(DATASETS[name].path)
+        manifest = manifest_of(DATASETS[name].path)
         sizes, found = manifest["corpus"], counts(manifest)
         if manifest["origin"].get("verified") is None:
             made.append(name)

@@ -10,9 +10,8 @@ import pandas as pd
 from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table, draw_runs, spread
 from experiments.reproduce.corpora import DATASETS
-from experiments.reproduce.jobs import Task
+from experiments.reproduce.jobs import Task, manifest_of
 from experiments.reproduce.plans import Plan
-from gramrun.data.shards import read_manifest
 from gramrun.runs import figures
 
 LATE = 0.2  # the last part of a trajectory: the mean over it is the late error
@@ -97,7 +96,7 @@ def measurements(dataset: str, frame: pd.DataFrame, pairs: int) -> dict[str, See
 
 def pairs_of(dataset: str) -> int:
     """Training pairs of a corpus."""
-    return int(read_manifest(DATASETS[dataset].path)["corpus"]["train_pairs"])
+    return int(manifest_of(DATASETS[dataset].path)["corpus"]["train_pairs"])
 
 
 def conditions(frame: pd.DataFrame, pairs: int) -> str:

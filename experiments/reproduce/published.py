@@ -1,0 +1,86 @@
+"""Published measurements: what finished runs measured, in one Parquet file.
+
+A row is a small file of a run directory (manifest, configuration, metrics, Gramian errors, inner products,
+evaluations), of a script, or the manifest of a corpus; no checkpoint and no embedding. `restore` writes the
+files back, and the report is drawn from run directories as ever. A run whose configuration is not what a
+profile asks for is run again (`jobs.state_of`), so an old measurement cannot pass for a new one.
+
+    path       text     relative to the root, as results/runs/enwik8/paper-sogram-seed0/metrics.jsonl
+    content    binary   the file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.reproduce.corpora import DATASETS
+from experiments.reproduce.jobs import Job, Script, kept_manifest, state_of
+from gramrun.base.errors import InputError
+from gramrun.base.files import new_file
+from gramrun.data.shards import MANIFEST
+from gramrun.runs import directory
+
+FILE = Path("results") / "reference" / "measurements.parquet"
+
+
+def read(file: Path = FILE) -> dict[str, bytes]:
+    """The published files by path; empty where nothing is published.
+
+    Raises:
+        InputError: when the file is damaged.
+    """
+    if not file.exists():
+        return {}
+    try:
+        frame = pd.read_parquet(file)
+        return dict(zip(frame["path"], frame["content"], strict=True))
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{file}: damaged ({error}); take it from the repository again") from None
+
+
+def add(jobs: Sequence[Job], file: Path = FILE) -> int:
+    """Add finished jobs and the manifests of corpora; files of the same folder are replaced.
+
+    Returns:
+        How many files are published now.
+    """
+    own = {path.as_posix(): source.read_bytes() for path, source in _files(jobs)}
+    folders = {Path(path).parent for path in own if path.startswith("results/runs")}
+    every = {path: content for path, content in read(file).items() if Path(path).parent not in folders} | own
+    rows = sorted(every.items())
+    with new_file(file) as temporary:
+        frame = pd.DataFrame(rows, columns=["path", "content"])
+        frame.to_parquet(temporary, compression="zstd", index=False)
+    return len(rows)
+
+
+def restore(file: Path = FILE) -> int:
+    """Write the published files of which there is nothing here; return how many.
+
+    A run directory that is here is left alone, whatever its state.
+    """
+    found = {Path(path): content for path, content in read(file).items()}
+    here = {path.parent for path in found if path.parts[:2] == ("results", "runs") and path.parent.exists()}
+    absent = {p: content for p, content in found.items() if p.parent not in here and not p.exists()}
+    for path, content in absent.items():
+        with new_file(path) as temporary:
+            temporary.write_bytes(content)
+    return len(absent)
+
+
+def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
+    """Published paths and the files behind them."""
+    for job in jobs:
+        if state_of(job) != "done":
+            continue
+        if isinstance(job, Script):
+            yield from ((path, path) for path in (job.output, job.stamp))
+        else:
+            files = (path for path in sorted(job.output.iterdir()) if path.is_file())
+            yield from ((path, path) for path in files if path.name != directory.EMBEDDINGS)
+    for dataset in DATASETS.values():
+        if (manifest := dataset.path / MANIFEST).exists():
+            yield kept_manifest(dataset.path), manifest
