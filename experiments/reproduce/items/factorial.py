@@ -73,8 +73,9 @@ def section(plan: Plan) -> Section:
         ]
         caption = (
             f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, paired by seed, "
-            f"with 95 % t-intervals over {len(plan.seeds)} seeds. Popularity {frame['popularity'].iloc[0]:.4f}, "
-            f"{rankings.EXACT_ALS} {spread(optimum)}; towers count as trained from {required:.4f}."
+            f"with 95 % t-intervals over {len(plan.seeds)} seeds. Popularity "
+            f"{frame['popularity'].iloc[0]:.4f}, {rankings.EXACT_ALS} {spread(optimum)}; towers count as "
+            f"trained from {required:.4f}."
         )
         tables.append(Table(dataset, caption, pd.DataFrame(rows)))
         measured |= rankings.measured(dataset, frame.drop(columns="curve"))
