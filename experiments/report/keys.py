@@ -16,6 +16,7 @@ class Ranking(StrEnum):
     """What is measured of a method that is trained and evaluated."""
 
     VALIDATION = "validation MAP"
+    EARLY = "validation MAP after a tenth of the steps"
     TRAINING = "training MAP"
     STEPS = "steps"
     SPEED_UP = "speed-up to sampling's final MAP"

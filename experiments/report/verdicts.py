@@ -135,6 +135,8 @@ def _judge(
             outcome = _outcome(claim, *estimate[1:])
             reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
             reason += _ceiling(claim, case, measured)
+            if outcome == Outcome.FAIL and _better(claim, estimate[0]):
+                reason += "; better than claimed"
     return Verdict(
         claim,
         case["dataset"],
@@ -191,6 +193,12 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
         f"the best towers reach {np.mean(share):.0%} of what is required: popularity, and 90 % of exact ALS "
         "of the same objective"
     )
+
+
+def _better(claim: Claim, estimate: float) -> bool:
+    """Whether the estimate lies beyond a band, further from "no difference" than the claim."""
+    low, high = claim.limits.low, claim.limits.high
+    return (low > 1 and estimate > high) or (high < 1 and estimate < low)
 
 
 def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str:
