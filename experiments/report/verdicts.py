@@ -1,9 +1,10 @@
 """Judge the claims by the measurements of the report's sections.
 
 Left and right are compared seed by seed: the same seed has the same batches and start. The mean over seeds
-gets a 95 % interval by Student's t. Seeds of two corpora do not pair: there it is Welch's interval, of ratios
-by their logarithms. A contrast takes the lesser of both parts' means and ends, since both must hold. A seed
-that never arrives counts as infinite; the interval then goes from the least to the greatest value.
+(of ratios, by their logarithms) gets a 95 % interval by Student's t. Seeds of two corpora do not pair: there
+it is Welch's interval, of ratios by their logarithms. A contrast takes the lesser of both parts' means and
+ends, since both must hold. A seed that never arrives counts as infinite; the interval then goes from the
+least to the greatest value.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -207,9 +208,8 @@ def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds
     if not names or not all(name in measured for name in names):
         return ""
     first, second = (np.array(measured[name]) for name in names)
-    ratio = first / second
-    low, high = interval(tuple(ratio))
-    return f"; the exact Gramian's {number(float(ratio.mean()))} [{number(low)}, {number(high)}]"
+    middle, low, high = map(number, _geometric(first / second))
+    return f"; the exact Gramian's {middle} [{low}, {high}]"
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
@@ -252,14 +252,23 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> Estimat
     if claim.measure.endswith("between corpora"):
         return between_corpora(*rows, logarithms=claim.measure.startswith("ratio"))
     infinite = any(math.isinf(value) for values in used.values() for value in values)
+    ratios = claim.measure in ("ratio", "contrast") and all(min(row) > 0 for row in rows)
     ends = [
         (float(np.median(row)), min(row), max(row))
         if infinite or claim.measure == "count"
+        else _geometric(row)
+        if ratios
         else (float(np.mean(row)), *interval(tuple(row)))
         for row in rows
     ]
     middle, low, high = np.min(ends, axis=0).tolist()  # a contrast holds where both of its parts do
     return middle, low, high
+
+
+def _geometric(ratios: np.ndarray) -> Estimate:
+    """The geometric mean and its interval: a ratio and its inverse then say the same."""
+    logs = np.log(ratios)
+    return tuple(np.exp([logs.mean(), *interval(tuple(logs))]).tolist())
 
 
 def between_corpora(left: np.ndarray, right: np.ndarray, *, logarithms: bool) -> Estimate:

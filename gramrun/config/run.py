@@ -84,6 +84,9 @@ class TrainSection(Section):
     )
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
+    decay_from: float = Field(
+        1.0, ge=0, le=1, description="part of the steps after which both η fall linearly to 0; 1: never"
+    )
     checkpoint_every: TimedInterval = Field(
         TimedInterval(count=1, unit="epochs"), description="0: only at the end, and when interrupted"
     )
@@ -103,6 +106,12 @@ class TrainSection(Section):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give exactly one of train.epochs and train.steps")
         return self
+
+    def rate_factor(self, step: int, total: int) -> float:
+        """What both η are multiplied by in step `step` (from 0) of `total`."""
+        if self.decay_from == 1:
+            return 1.0
+        return min(1.0, (1 - step / total) / (1 - self.decay_from))
 
     def total_steps(self, pairs: int) -> int:
         """Gradient steps of the whole run over `pairs` training pairs."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
-from gramrun.model.engine import Engine, TowerInputs
+from gramrun.model.engine import Engine, TowerInputs, set_rates
 from gramrun.model.optimizers import (
     BETAS,
     OptimizerOptions,
@@ -105,6 +105,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self._dense_parameters = model.dense_parameters()
         self._dense_optimizer = make_dense_optimizer(model, optimizer)
         self._optimizer = optimizer
+        self._factor = 1.0  # of both learning rates
         self._steps = torch.zeros((), dtype=torch.int64)  # t of sparse Adam
         self._mean = mean
         adam, sgd = optimizer.name == "sparse-adam", optimizer.name == "sgd"
@@ -136,6 +137,11 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             for i, c in enumerate(columns)
         ]
 
+    def scale_rates(self, factor: float) -> None:  # noqa: D102
+        self._factor = factor
+        if self._dense_optimizer is not None:
+            set_rates([self._dense_optimizer], [self._optimizer.dense_learning_rate], factor)
+
     def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
         inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
         listed = []
@@ -166,7 +172,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self, tables: Sequence[str], gradients: Sequence[tuple[list[_ColumnRows], np.ndarray]]
     ) -> None:
         """Update the touched rows of some tables; a table belongs to one thread."""
-        rate = self._optimizer.table_learning_rate
+        rate = self._optimizer.table_learning_rate * self._factor
         if self._optimizer.name == "sparse-adam":
             rate *= _bias_correction(int(self._steps))
         for name in tables:

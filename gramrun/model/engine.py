@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -94,6 +94,10 @@ class Engine(ABC, Generic[Rows]):
             KeyError, ValueError, RuntimeError: when it belongs to another model, optimizer or engine.
         """
 
+    @abstractmethod
+    def scale_rates(self, factor: float) -> None:
+        """Set both learning rates to the configured ones times a factor, until the next call."""
+
     @torch.no_grad()
     def embed(self, side: str, items: Tensor) -> Tensor:
         """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
@@ -113,6 +117,18 @@ class Engine(ABC, Generic[Rows]):
         return gradient_step
 
 
+def _rates(optimizers: Sequence[torch.optim.Optimizer]) -> list[float]:
+    """The learning rate of every group of parameters."""
+    return [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
+
+
+def set_rates(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence[float], factor: float) -> None:
+    """Set the learning rate of every group to its own times a factor."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    for group, rate in zip(groups, rates, strict=True):
+        group["lr"] = rate * factor
+
+
 class PlainEngine(Engine[None]):
     """PyTorch throughout.
 
@@ -127,6 +143,10 @@ class PlainEngine(Engine[None]):
     ) -> None:
         super().__init__(model, processes)
         self._optimizers = make_optimizers(model, optimizer)
+        self._rates = _rates(self._optimizers)
+
+    def scale_rates(self, factor: float) -> None:  # noqa: D102
+        set_rates(self._optimizers, self._rates, factor)
 
     def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[None]:  # noqa: D102
         return TowerInputs(self.towers[side].inputs(items[part], self.model.tables), None)

@@ -115,6 +115,9 @@ class StaticEngine(Engine[list[_ColumnRows]]):
     def _replayed(self, function: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
         return _Captured(function) if self.device.type == "cuda" else function
 
+    def scale_rates(self, factor: float) -> None:  # noqa: D102
+        assert factor == 1, "a captured graph has constant rates; `checks` refuses a decay"
+
     def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
         summed = self.towers[side].output is None  # the bags of a linear tower
         parts, listed = [], []

@@ -70,6 +70,10 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
         raise ConfigError(
             "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
         )
+    if config.train.engine == "static" and config.train.decay_from < 1:
+        raise ConfigError(
+            "train.engine: static has constant rates; set train.engine: plain, or drop decay_from"
+        )
     if config.train.engine == "static" and config.train.optimizer not in ("adagrad", "sgd"):
         raise ConfigError(
             f"train.engine: static has no {config.train.optimizer}; set train.engine: plain, or "

@@ -36,6 +36,7 @@ class TrainingState(Protocol):
 
     Attributes:
         step: t, the steps done so far.
+        total_steps: of the whole run.
         pair_stream: the gradient batches B', as indices of training pairs.
         target: s_i of every training pair, or None for 1.
         previous: u and v of the last gradient batch, for ``batch: previous``.
@@ -51,6 +52,7 @@ class TrainingState(Protocol):
     left_estimator: GramianEstimator
     right_estimator: GramianEstimator
     step: int
+    total_steps: int
     pair_stream: IndexStream
     target: Tensor | None
     previous: tuple[Tensor, Tensor] | None
@@ -75,6 +77,7 @@ def training_step(state: TrainingState) -> float:
         observe(state, state.right_estimator, right, right_batches)
         observe(state, state.left_estimator, left, left_batches)
         # Line 9: update θ along the gradient over B'.
+        engine.scale_rates(state.config.train.rate_factor(state.step, state.total_steps))
         means, u, v = state.gradient_step(pairs)
     check_finite(state, means)
     if state.config.estimator.batch == "previous" or state.processes.count == 1:

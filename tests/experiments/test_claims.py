@@ -52,9 +52,8 @@ def test_claims_have_names_of_their_own_and_limits_around_something():
             assert all(need.least(case) > 0 for need in claim.needs)
 
 
-@pytest.mark.parametrize("file", ["claims.json", "standard-part/claims.json"])
-def test_the_published_verdicts_follow_from_their_own_numbers(file):
-    rows = read_json(REFERENCE / file)["verdicts"]
+def test_the_published_verdicts_follow_from_their_own_numbers():
+    rows = read_json(REFERENCE / "claims.json")["verdicts"]
     measured = {name: tuple(map(float, v)) for row in rows for name, v in row["measured"].items()}
     again = judge(CLAIMS, measured)
     assert [(row["claim"], row["dataset"], row["case"], row["outcome"]) for row in rows] == [
@@ -108,22 +107,41 @@ def test_made_measurements_get_the_verdict_that_they_must(changes, measured, out
 
 def test_the_interval_is_student_s_over_paired_seeds():
     left, right = (1.0, 2.0, 3.5, 4.0), (0.9, 2.2, 3.0, 4.4)
-    for measure, pairs in (("ratio", np.divide(left, right)), ("difference", np.subtract(left, right))):
+    logs = np.log(np.divide(left, right))
+    for measure, pairs, back in (("ratio", logs, np.exp), ("difference", np.subtract(left, right), np.array)):
         found = verdict(made(measure=measure), a_error=left, b_error=right)
         wanted = stats.ttest_1samp(pairs, 0).confidence_interval(0.95)
-        assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
-        assert found.estimate == pytest.approx(np.mean(pairs))
+        assert (found.low, found.high) == pytest.approx(tuple(back([wanted.low, wanted.high])))
+        assert found.estimate == pytest.approx(back(np.mean(pairs)))
     # Pairing matters: the same numbers in another order say less.
     noisy = {"a_error": (1.0, 2.0, 4.0), "b_error": (1.1, 2.2, 4.4)}
     assert verdict(made(), **noisy).outcome == PASS
     assert verdict(made(), a_error=(4.0, 1.0, 2.0), b_error=(1.1, 2.2, 4.4)).outcome == OPEN
 
 
+def test_ranking_of_untrained_towers_gets_no_verdict_and_a_lift_stands_beside_its_ceiling():
+    claim = made(trained="{dataset}/share", ceiling=("{dataset}/e", "{dataset}/b/error"), **ABOVE_1)
+    measured = {"a_error": (2.0, 2.1), "b_error": (1.0, 1.02), "e": (3.0, 3.06)}
+    untrained = verdict(claim, **measured, share=(0.8, 1.1))
+    assert (untrained.outcome, untrained.tested) == (Outcome.NOT_TRAINED, False)
+    assert "95%" in untrained.reason
+    trained = verdict(claim, **measured, share=(0.9, 1.1))
+    assert trained.outcome == PASS
+    assert trained.reason.endswith("; the exact Gramian's 3 [3, 3]")
+    assert verdict(claim, **measured).outcome == PASS, "where no exact ALS is known, popularity alone decides"
+
+
+def test_more_than_claimed_is_said_beside_fail():
+    band = made(limits=Limits(1.1, 1.5))
+    assert verdict(band, a_error=(3.0, 3.1), b_error=(1.0, 1.0)).reason.endswith("better than claimed")
+    assert not verdict(band, a_error=(1.0, 1.01), b_error=(1.0, 1.0)).reason.endswith("better than claimed")
+
+
 def test_a_quotient_of_quotients():
     claim = made(left=("{dataset}/a", "{dataset}/b"), right=("small/a", "small/b"), **ABOVE_1)
     measured = {"toy/a": (6.0, 6.0), "toy/b": (2.0, 2.1), "small/a": (2.0, 2.2), "small/b": (1.0, 1.0)}
     (found,) = judge([claim], measured)
-    assert found.estimate == pytest.approx(np.mean([3 / 2.0, (6 / 2.1) / 2.2]))
+    assert found.estimate == pytest.approx(stats.gmean([3 / 2.0, (6 / 2.1) / 2.2]))
     assert set(found.measured) == set(measured)
 
 

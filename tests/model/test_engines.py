@@ -83,6 +83,7 @@ OPTIMIZERS = {
     "sgd on sums": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum"],
     "sgd": ["train.optimizer=sgd"],
     "sparse-adam": ["train.optimizer=sparse-adam"],
+    "falling rates": ["train.optimizer=adagrad", "train.decay_from=0.25"],
 }
 
 
@@ -263,6 +264,7 @@ def test_what_the_static_engine_cannot_do_is_refused(make_config, corpus):
     for settings, processes, words in (
         (("train.optimizer=adam",), Processes(), "static has no adam"),
         ((), Processes(0, 2), "static trains in one process"),
+        (("train.decay_from=0.5",), Processes(), "static has constant rates"),
     ):
         with pytest.raises(ConfigError, match=words):
             check_run(make_config("train.engine=static", *settings), corpus, processes)

@@ -30,7 +30,7 @@ OPTIMIZERS = {
     "adagrad": ("train.optimizer=adagrad",),
     "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),
     "adam": ("train.optimizer=adam", "train.learning_rate=0.01"),
-    "sparse-adam": ("train.optimizer=sparse-adam", "train.learning_rate=0.01"),
+    "sparse-adam": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.decay_from=0.2"),
     "sparse-adam, plain": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.engine=plain"),
 }
 TOWERS = {"linear": (), "hidden": ("model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01")}

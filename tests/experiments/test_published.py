@@ -1,0 +1,52 @@
+"""Published measurements: what is packed comes back as it was, and never over what is here."""
+
+import pytest
+
+from experiments.reproduce import published
+from experiments.reproduce.jobs import Script, Task
+from gramrun.base.errors import InputError
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch):
+    """A finished run and script in an empty root."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(published, "state_of", lambda job: "done")
+    run = tmp_path / "results/runs/toy/a-seed0"
+    (run / "checkpoints").mkdir(parents=True)
+    for name in ("manifest.json", "metrics.jsonl", "embeddings.npz", "checkpoints/step-1.pt"):
+        (run / name).write_text(name)
+    script = Script("m", (), "", tmp_path.joinpath("results/planted.csv").relative_to(tmp_path))
+    script.output.write_text("x")
+    script.stamp.write_text("stamp")
+    return [Task("train", tmp_path / "c.yaml", (), run.relative_to(tmp_path)), script]
+
+
+def test_measurements_come_back_and_nothing_large_is_published(finished):
+    assert published.add(finished) == 4
+    assert {path.rpartition("/")[2] for path in published.read()} == {
+        "manifest.json", "metrics.jsonl", "planted.csv", "planted.csv.stamp.json",
+    }  # fmt: skip
+    run = finished[0].output
+    for path in sorted(run.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    run.rmdir()
+    assert published.restore() == 2
+    assert (run / "metrics.jsonl").read_text() == "metrics.jsonl"
+    assert not (run / "checkpoints").exists()
+
+
+def test_a_run_that_is_here_is_left_alone_and_a_new_one_replaces_the_published(finished):
+    published.add(finished)
+    metrics = finished[0].output / "metrics.jsonl"
+    metrics.unlink()
+    assert published.restore() == 0 and not metrics.exists()
+    published.add(finished)
+    assert not any(path.endswith("metrics.jsonl") for path in published.read())
+
+
+def test_a_damaged_file_is_named(finished):
+    published.add(finished)
+    published.FILE.write_bytes(b"no Parquet")
+    with pytest.raises(InputError, match=r"measurements\.parquet: damaged"):
+        published.restore()
