@@ -38,7 +38,7 @@ PROCESS = 6e8  # bytes of Python, PyTorch and compiled code
 HEADER = 128  # bytes of a .npy file before its numbers
 ITEM = 100  # bytes of an item's weights and places
 RANKED = 40  # bytes of a pair while metrics are computed
-STATES = {"adagrad": 2, "adam": 3, "sgd": 1}  # numbers a parameter, itself included
+STATES = {"adagrad": 2, "adam": 3, "sgd": 1, "sparse-adam": 3}  # numbers a parameter, itself included
 
 
 @dataclass(frozen=True)

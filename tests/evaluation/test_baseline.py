@@ -19,6 +19,7 @@ from gramrun.evaluation.baselines import exact_als
 from gramrun.evaluation.baselines import run as baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.evaluation.trained import evaluate_run
+from gramrun.runs import directory
 
 NAMES = ("popularity", "implicit-als", "exact-als")
 
@@ -39,7 +40,11 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     code, out, err = gramrun(*arguments(name), "--output", "r")
     assert (code, err) == (0, "")
     files = {path.name for path in Path("r").iterdir()}
-    assert files == {"config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json"}
+    per_item = {directory.per_item(split) for split in ("validation", "train")}
+    assert files - per_item == {
+        "config.yaml", "manifest.json", "metrics.jsonl", "embeddings.npz", "evaluation.json",
+    }  # fmt: skip
+    assert per_item <= files
     manifest = read_json(Path("r/manifest.json"))
     assert (manifest["kind"], manifest["status"], manifest["seed"]) == ("baseline", "finished", 0)
     run = runs.open_directory(Path("r"))
@@ -51,6 +56,8 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     measured = read_json(Path("r/evaluation.json"))
     for split in ("validation", "train"):
         expected = evaluate_embeddings(left, right, corpus, split, run.config.evaluation)
+        per_item = expected.pop(directory.PER_ITEM)
+        np.testing.assert_array_equal(np.load(Path("r") / directory.per_item(split)), per_item)
         assert timeless(expected).items() <= measured[split].items()
         assert measured[split]["method"] == run.config.baseline.label
     assert measured["validation"]["step"] == (0 if name == "popularity" else 4)

@@ -137,7 +137,10 @@ def test_a_model_is_measured_as_its_embeddings_are(make_config, corpus, monkeypa
     for split, result in results.items():
         expected = evaluate_embeddings(*embeddings, corpus, split, section)
         for name in expected.keys() - {"seconds"}:
-            np.testing.assert_array_equal(result[name], expected[name])
+            if name == "effective_rank":  # products of other shapes round differently
+                assert result[name] == pytest.approx(expected[name], rel=1e-6)
+            else:
+                np.testing.assert_array_equal(result[name], expected[name])
     for items in seen.values():
         assert items == sorted(set(items))
     if settings.get("left_items"):

@@ -125,7 +125,7 @@ def test_the_command_is_the_narrowest_that_measures_a_claim():
             "python -m experiments.reproduce --profile "
         )
 
-    nearer = {"dataset": "enwik8", "B": "128"}
+    nearer = {"dataset": "enwik8", "B": "128", "α": "0.01", "side": "left"}
     assert (
         call("sogram-nearer-than-sampling", True, **nearer)
         == "standard --items gramian_error --datasets enwik8"

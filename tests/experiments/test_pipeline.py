@@ -159,7 +159,8 @@ def check_scaling(frame):
 def test_the_command_of_a_part_names_its_arguments(monkeypatch, tmp_path):
     """Through the command line itself: nothing is finished, so that what it says is all that it does."""
     monkeypatch.chdir(tmp_path)
-    parsed = argparse.Namespace(profile="quick", items=None, datasets=None, seeds=None, finished=False)
+    options = {"items": None, "datasets": None, "seeds": None, "finished": False, "published": False}
+    parsed = argparse.Namespace(profile="quick", **options)
     assert __main__.command_of(parsed) == "make reproduce PROFILE=quick"
     parsed.items, parsed.seeds, parsed.finished = ["final_map"], [0, 1], True
     command = "python -m experiments.reproduce --profile quick --items final_map --seeds 0 1 --finished"

@@ -60,7 +60,7 @@ def test_a_level_counts_as_reached_where_a_curve_stays_there_and_sampling_is_tim
 def test_a_method_is_called_what_its_config_makes_of_it():
     methods = rankings.paper_methods([0.1])
     labels = {name: [m.label for m in rankings.present(name, methods)] for name in ("enwik8", "wikipedia-fr")}
-    assert labels["enwik8"] == ["sampling", "SOGram α=0.1", "SAGram β=1, per pair"]
+    assert labels["enwik8"] == ["sampling", "SOGram α=0.1", "SAGram β=1, per pair", "exact Gramian"]
     assert labels["wikipedia-fr"][:2] == labels["enwik8"][:2]
     assert labels["wikipedia-fr"][2].startswith("SAGram β=1, per item")
 

@@ -145,7 +145,7 @@ def test_the_table_says_where_nothing_is_enough():
     ]
 
 
-@pytest.mark.parametrize("profile", ["quick", "standard"])
+@pytest.mark.parametrize("profile", ["standard"])
 def test_every_run_of_a_profile_is_another_one_and_has_a_valid_config(profile):
     plan = next(plan for plan in load_profile(profile, Path("results")) if plan.item == "scaling")
     asked = [task for grid in scaling.search(plan).values() for task in grid.values()]
