@@ -345,7 +345,7 @@ def resampled_lift(plan: Plan, dataset: str, methods: Sequence[Method], label: s
     """
     own, other = (
         np.array(
-            [np.load(path / directory.per_item("validation")) for path in paths(plan, dataset, [m])],
+            [runs.average_precision(runs.open_run(path), "validation") for path in paths(plan, dataset, [m])],
             dtype=np.float64,
         )
         for m in (_named(dataset, methods, label), _named(dataset, methods, SAMPLING))

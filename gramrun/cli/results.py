@@ -25,8 +25,8 @@ def evaluate(
     """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
 
     JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, effective_rank,
-    left_items, candidates, full, train_positives, candidate_hash, seconds, data_hash, popularity, step,
-    method.
+    average_precision, left_items, candidates, full, train_positives, candidate_hash, seconds, data_hash,
+    popularity, step, method.
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """

@@ -7,6 +7,7 @@ from gramrun.runs.directory import BaselineRun, Run, open_directory, open_run
 from gramrun.runs.frames import load, table
 from gramrun.runs.session import (
     Kind,
+    average_precision,
     check_free,
     check_same_data,
     corpus_of,
@@ -23,6 +24,7 @@ __all__ = [
     "BaselineRun",
     "Kind",
     "Run",
+    "average_precision",
     "check_free",
     "check_same_data",
     "corpus_of",

@@ -11,7 +11,16 @@ from typing import Any, Literal
 import numpy as np
 
 from gramrun.base.errors import ConfigError, GramrunError, InputError, RunError
-from gramrun.base.files import new_file, new_folder, read_json, recorded, sha256_of, write_json, write_text
+from gramrun.base.files import (
+    check_recorded,
+    new_file,
+    new_folder,
+    read_json,
+    recorded,
+    sha256_of,
+    write_json,
+    write_text,
+)
 from gramrun.base.interruption import Interrupted
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
@@ -234,7 +243,21 @@ def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> dict
 
 
 def write_per_item(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the AP@10 of each left item to its own file; return the rest of a result, which is JSON-ready."""
+    """Write the AP@10 of each left item to its own file; return the result with its checksum instead."""
     with new_file(folder / per_item(str(result["split"]))) as temporary:
         np.save(temporary, result[PER_ITEM])
-    return {name: value for name, value in result.items() if name != PER_ITEM}
+    return {**result, PER_ITEM: recorded(folder / per_item(str(result["split"])))}
+
+
+def average_precision(run: Run | BaselineRun, split: str) -> np.ndarray:
+    """The AP@10 of each left item in the latest evaluation of a split: float32, ascending left items.
+
+    Raises:
+        InputError: when the split was not evaluated, or the file is missing or damaged.
+    """
+    path, file = run.path / EVALUATION, run.path / per_item(split)
+    known = read_json(path, "remove it and evaluate again") if path.exists() else {}
+    if PER_ITEM not in known.get(split, {}):
+        raise InputError(f"{run.path}: {split} was not evaluated; run `gramrun evaluate`")
+    check_recorded(file, known[split][PER_ITEM], "evaluate again")
+    return np.asarray(np.load(file))

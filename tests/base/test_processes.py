@@ -171,7 +171,8 @@ def test_stopped_and_resumed(trained, make_config, tmp_path):
     wait_for_a_checkpoint(process, run)
     os.kill(pids_by_rank(process)[1], signal.SIGKILL)
     (line,) = lines_of_gramrun(process)
-    assert "gramrun: run: lost the other processes of this run" in line
+    # The launcher may end the others before they notice.
+    assert "lost the other processes of this run" in line or "gramrun: interrupted" in line
     assert status(run) == "failed"
 
     process = start(tmp_path, "train", "--output", "run", "--resume")

@@ -75,10 +75,9 @@ def changed(content: bytes, position: int, bit: int) -> bytes:
 
 def test_every_kind_of_file_is_listed(written):
     found = {str(f.relative_to(written)) for f in written.rglob("*") if f.is_file()}
-    checkpoints_of = {
-        name for name in found if "/checkpoints/step-" in name
-    }  # tests/runs/test_checkpoints.py
-    assert found - checkpoints_of == set(USED)
+    # tests/runs/test_checkpoints.py and tests/runs/test_session.py damage these.
+    others = {name for name in found if "/checkpoints/step-" in name or "/average_precision." in name}
+    assert found - others == set(USED)
 
 
 @pytest.mark.parametrize("name", USED)

@@ -115,7 +115,15 @@ def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
     assert per_item.shape == (result["left_items"],) and per_item.mean() == pytest.approx(result["map@10"])
     record = runs.record_evaluation(run, result)
     assert expected <= set(json.loads(json.dumps(record)))
-    np.testing.assert_array_equal(np.load(run.path / "average_precision.validation.npy"), per_item)
+    np.testing.assert_array_equal(runs.average_precision(run, "validation"), per_item)
+    file = run.path / "average_precision.validation.npy"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-4])
+    with pytest.raises(InputError, match="average_precision.validation.npy: .*evaluate again"):
+        runs.average_precision(run, "validation")
+    file.write_bytes(whole)
+    with pytest.raises(InputError, match="train was not evaluated"):
+        runs.average_precision(run, "train")
     assert result["train_positives"] == "excluded"
     assert result["ci95"][0] <= result["map@10"] <= result["ci95"][1]
     on_train = evaluate_run(run, corpus, "train", candidates=30)
