@@ -89,8 +89,6 @@ def reproduce(
             plans, absent = prepare_all(plans)
             failed = run_tasks(plans, retry=retry)
     plans, missing = with_results(plans)
-    if not finished:
-        measurements.add([job for plan in plans for job in item_of(plan).tasks(plan)])
     for name, reason in missing.items():
         print(f"left out: {name}: {reason}", file=sys.stderr, flush=True)
     if part or (finished and missing):
@@ -98,6 +96,8 @@ def reproduce(
     print("drawing and writing", flush=True)
     with locked(results, wait_seconds=_SECONDS_FOR_A_REPORT):
         sections = write_sections([replace(plan, results=results) for plan in plans], results)
+        if not finished:  # after the sections, which evaluate the runs
+            measurements.add([job for plan in plans for job in item_of(plan).tasks(plan)])
         print(f"this call took {time_text(time.monotonic() - started)}", flush=True)
         command = command or f"make reproduce PROFILE={profile}"
         report = write_report(sections, {**absent, **missing}, profile, results, command)
