@@ -10,7 +10,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
-	@echo "make report      all published measurements as a report in results/, without training"
+	@echo "make report      the published measurements of PROFILE as a report in results/, without training"
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        lint, smoke and the fast suite (under 6 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
@@ -41,7 +41,7 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE)
 
 report: $(VENV)/.installed
-	$(BIN)/python -m experiments.reproduce --profile standard --finished --published
+	$(BIN)/python -m experiments.reproduce --profile $(PROFILE) --finished --published
 
 # What is committed of a reproduction: the report with its tables and pictures, and of every run what its
 # manifest says, with whole hashes, in runs.json; nothing is run. A part of a profile goes into a folder of its
