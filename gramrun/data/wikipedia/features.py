@@ -120,7 +120,6 @@ class _Chosen:
 
 def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: bool) -> _Chosen:
     graph = read_graph(wiki, categories=categories, missing_pages=bipartite)
-    pa.system_memory_pool().release_unused()  # of the C library, which keeps what the batches freed
     read = len(graph.links.columns)
     left, right, links = _well_linked(graph, thresholds.min_links, bipartite=bipartite)
     if not len(links.columns):

@@ -16,11 +16,11 @@ import numpy as np
 from gramrun.base.compiled import compiled
 from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
 
-_BLOCK = 1 << 24  # columns in a block: 64 MB, of which the system provides only what is written
+_BLOCK = 1 << 24  # pairs, at least, in a block that waits to be sorted
 _KEYS_AT_ONCE = 1 << 18  # 2 MB: they fit in a core's cache
 _THREADS = min(4, os.cpu_count() or 1)
 
-_Runs = tuple[np.ndarray, np.ndarray]  # rows and lengths: both int32, of equal shape
+_Runs = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows and lengths of runs (int32), columns (int32)
 
 
 @dataclass(frozen=True)
@@ -86,33 +86,39 @@ class RowBuilder:
 
     def __init__(self, rows: int) -> None:
         self._lengths = np.zeros(rows, dtype=np.int64)
-        self._blocks: list[tuple[list[_Runs], np.ndarray]] = []
+        self._batches: list[_Runs] = []
+        self._blocks: list[_Runs] = []
+        self._waiting = 0
         self.pairs = 0
 
     def add(self, rows: np.ndarray, columns: np.ndarray) -> None:
         """Add pairs: both int32, of equal shape (n,), and copied.
 
-        Tables are mostly sorted by row, so that the rows are stored as runs of equal ones. The columns go
-        into large blocks: small arrays would leave holes in the heap when they are freed.
+        Tables are mostly sorted by row, so that the rows are stored as runs of equal ones.
         """
-        while len(rows):
-            start = self.pairs % _BLOCK
-            if start == 0:
-                self._blocks.append(([], np.empty(_BLOCK, dtype=np.int32)))
-            runs, block = self._blocks[-1]
-            taken = min(len(rows), _BLOCK - start)
-            runs.append(_find_runs(rows[:taken], self._lengths))
-            block[start : start + taken] = columns[:taken]
-            self.pairs += taken
-            rows, columns = rows[taken:], columns[taken:]
+        run_rows, run_lengths = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int32)
+        runs = _find_runs(rows, run_rows, run_lengths, self._lengths)
+        self._batches.append((run_rows[:runs].copy(), run_lengths[:runs].copy(), columns.copy()))
+        self.pairs += len(rows)
+        self._waiting += len(columns)
+        if self._waiting >= _BLOCK:
+            self._close_block()
+
+    def _close_block(self) -> None:
+        """Join the batches: the system takes back large arrays one by one, but not many small ones."""
+        rows, lengths, columns = zip(*self._batches, strict=True)
+        self._blocks.append((np.concatenate(rows), np.concatenate(lengths), np.concatenate(columns)))
+        self._batches, self._waiting = [], 0
 
     def build(self) -> SparseRows:
         """Sort the pairs and drop duplicates; the builder is empty afterwards."""
+        self._blocks += self._batches
+        self._batches, self._waiting = [], 0
         offsets = offsets_of(self._lengths)
         columns = np.empty(offsets[-1], dtype=np.int32)
         ends = offsets[:-1].copy()
         while self._blocks:  # the memory of a block is free before the next one is read
-            _scatter_block(*self._blocks.pop(0), ends, columns)
+            _scatter(*self._blocks.pop(0), ends, columns)
         lengths = np.empty(len(self._lengths), dtype=np.int64)
         # Parts with equally many columns, each in a thread.
         ends = np.searchsorted(offsets, np.linspace(0, offsets[-1], _THREADS + 1)[1:-1])
@@ -134,9 +140,8 @@ def _count(values: np.ndarray, counts: np.ndarray) -> None:
 
 
 @compiled
-def _find_runs(rows: np.ndarray, lengths: np.ndarray) -> _Runs:
-    """The row and length of each run of equal rows; adds the length to that of the row."""
-    run_rows, run_lengths = np.empty(len(rows), dtype=np.int32), np.empty(len(rows), dtype=np.int32)
+def _find_runs(rows: np.ndarray, run_rows: np.ndarray, run_lengths: np.ndarray, lengths: np.ndarray) -> int:
+    """Write the row and length of each run of equal rows, add the length to its row's, and count runs."""
     runs, start = 0, 0
     for position in range(1, len(rows) + 1):
         if position == len(rows) or rows[position] != rows[start]:
@@ -145,32 +150,21 @@ def _find_runs(rows: np.ndarray, lengths: np.ndarray) -> _Runs:
             lengths[rows[start]] += position - start
             runs += 1
             start = position
-    return run_rows[:runs].copy(), run_lengths[:runs].copy()
-
-
-def _scatter_block(runs: list[_Runs], block: np.ndarray, ends: np.ndarray, columns: np.ndarray) -> None:
-    position = 0
-    for run_rows, run_lengths in runs:
-        position = _scatter(run_rows, run_lengths, block, position, ends, columns)
+    return runs
 
 
 @compiled
 def _scatter(
-    run_rows: np.ndarray,
-    run_lengths: np.ndarray,
-    block: np.ndarray,
-    position: int,
-    ends: np.ndarray,
-    columns: np.ndarray,
-) -> int:
-    """Append each run, from `position` of the block on, to its row, which ends at ``ends[row]``."""
+    run_rows: np.ndarray, run_lengths: np.ndarray, block: np.ndarray, ends: np.ndarray, columns: np.ndarray
+) -> None:
+    """Append each run of the block to its row, which ends at ``ends[row]``."""
+    position = 0
     for run in range(len(run_rows)):
         row, length = run_rows[run], run_lengths[run]
         for i in range(length):
             columns[ends[row] + i] = block[position + i]
         ends[row] += length
         position += length
-    return position
 
 
 def _sort_rows(offsets: np.ndarray, columns: np.ndarray, lengths: np.ndarray, first: int, last: int) -> None:

@@ -266,7 +266,7 @@ class _Rows:
         self._slots = {name: slot for slot, name in enumerate(columns)}
         self._rows = self._rows_before = 0
         self._capacity = max(dump.chunk_bytes // 32, 1)
-        self._allocate(2 * dump.chunk_bytes)  # a chunk, and the row before it that was cut
+        self._allocate(dump.chunk_bytes)
 
     def read(self, insert: Insert) -> Iterator[Batch]:
         """Read the rows that follow."""
