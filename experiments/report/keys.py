@@ -11,6 +11,8 @@ from enum import StrEnum
 
 Value = str | int | float
 
+SAMPLING, EXACT = "sampling", "exact Gramian"  # labels of methods
+
 
 class Ranking(StrEnum):
     """What is measured of a method that is trained and evaluated."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from experiments.report import keys
 from experiments.report.claim import ABOVE_0, ABOVE_1, BELOW_1, DUMP, Claim, D, Limits, Need, sogram
-from experiments.report.keys import Ranking
+from experiments.report.keys import EXACT, SAMPLING, Ranking
 
 MAP = ("enwik8", "enwik8-titles", "simple-scale", "wikipedia-simple", "wikipedia-fr", "wikipedia-en")
 MOVIELENS = ("movielens-100k", "movielens-1m", "movielens-10m")
@@ -20,12 +20,9 @@ def _validation(corpus: str, method: str) -> str:
     return keys.ranking(corpus, method, Ranking.VALIDATION)
 
 
-EXACT = "exact Gramian"
-
-
 def _ceiling(corpus: str) -> tuple[str, str]:
     """The exact Gramian's validation MAP over sampling's."""
-    return _validation(corpus, EXACT), _validation(corpus, "sampling")
+    return _validation(corpus, EXACT), _validation(corpus, SAMPLING)
 
 
 TRAINED = {"trained": keys.trained(D), "ceiling": _ceiling(D)}
@@ -33,7 +30,7 @@ TRAINED = {"trained": keys.trained(D), "ceiling": _ceiling(D)}
 
 def _lift(corpus: str, alpha: float | str) -> tuple[str, str]:
     """SOGram's validation MAP over sampling's."""
-    return _validation(corpus, sogram(alpha)), _validation(corpus, "sampling")
+    return _validation(corpus, sogram(alpha)), _validation(corpus, SAMPLING)
 
 
 def _steps(corpus: str, alpha: float | str, least: float | str) -> Need:
@@ -42,7 +39,7 @@ def _steps(corpus: str, alpha: float | str, least: float | str) -> Need:
 
 def _training_map(corpus: str, alpha: float) -> dict[str, tuple[str, str]]:
     """A lift of the validation MAP, and that of the training MAP beside it."""
-    training = (keys.ranking(corpus, method, Ranking.TRAINING) for method in (sogram(alpha), "sampling"))
+    training = (keys.ranking(corpus, method, Ranking.TRAINING) for method in (sogram(alpha), SAMPLING))
     return {"left": _lift(corpus, alpha), "right": (next(training), next(training))}
 
 
@@ -103,7 +100,7 @@ def lower_alpha() -> Iterator[Claim]:
 def sampling_degrades() -> Iterator[Claim]:
     """Section 2.1: sampling needs more samples on larger corpora."""
     corpora = ((1_000_000, 1), (10_000, 100))  # items and epochs
-    larger, smaller = (keys.planted(*corpus, "{k}", "sampling", "B={B}", "loss") for corpus in corpora)
+    larger, smaller = (keys.planted(*corpus, "{k}", SAMPLING, "B={B}", "loss") for corpus in corpora)
     yield Claim(
         id="sampling-degrades-with-corpus",
         says="The quality of sampling estimates degrades as the corpus grows.",
@@ -230,7 +227,7 @@ def table_2() -> Iterator[Claim]:
             says=f"Sampling's final validation MAP on {corpus} is {sampling:.4f}.",
             paper=f"{sampling:.4f}",
             measure="value",
-            left=_validation(D, "sampling"),
+            left=_validation(D, SAMPLING),
             limits=Limits(round(0.8 * sampling, 4), round(1.2 * sampling, 4)),
             why="± 20 %",
         )

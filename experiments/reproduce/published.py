@@ -20,6 +20,7 @@ from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Job, Script, kept_manifest, state_of
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
+from gramrun.data.manifest import UNREADABLE
 from gramrun.data.shards import MANIFEST
 from gramrun.runs import directory
 
@@ -37,7 +38,7 @@ def read(file: Path = FILE) -> dict[str, bytes]:
     try:
         frame = pd.read_parquet(file)
         return dict(zip(frame["path"], frame["content"], strict=True))
-    except (OSError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{file}: damaged ({error}); take it from the repository again") from None
 
 

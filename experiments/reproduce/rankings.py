@@ -21,7 +21,7 @@ import torch
 from tqdm import tqdm
 
 from experiments.report import keys
-from experiments.report.keys import Ranking
+from experiments.report.keys import EXACT, SAMPLING, Ranking
 from experiments.report.sections import Seeds, Table, interval, spread, with_interval
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan, run_task, settings
@@ -33,7 +33,6 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import directory
 
-SAMPLING, EXACT = "sampling", "exact Gramian"
 EXACT_ALS = "exact ALS of the same objective"
 REACHED = 0.9  # of exact ALS of the same objective: from there towers count as trained
 RESAMPLES = 2000  # of left items

@@ -37,6 +37,7 @@ from gramrun.evaluation.ranking import (
     rank_relevant,
     sample_candidates,
 )
+from gramrun.gramian.exact import effective_rank
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs.directory import PER_ITEM
 
@@ -174,7 +175,10 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         **{name: float(by_item.mean()) for name, by_item in values.items()},
         "ci95": list(metrics.bootstrap_interval(values["map@10"], seed)),
         PER_ITEM: values["map@10"].astype(np.float32),
-        "effective_rank": [effective_rank(x) for x in (left, right[torch.from_numpy(task.candidates)])],
+        "effective_rank": [
+            effective_rank(_gramian(left, np.arange(len(left)))),
+            effective_rank(_gramian(right, task.candidates)),
+        ],
         "left_items": len(left),
         "candidates": len(task.candidates),
         "full": task.full,
@@ -184,15 +188,14 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
     }
 
 
-def effective_rank(embeddings: Tensor) -> float:
-    """The number of directions that embeddings use: (tr G)² / ‖G‖²_F of their Gramian G, from 1 to k.
-
-    Args:
-        embeddings: floating, shape (items, k).
-    """
-    rows = embeddings.double()
-    gramian = rows.T @ rows
-    return float(gramian.trace() ** 2 / gramian.square().sum())
+def _gramian(embeddings: Tensor, rows: Ints) -> Tensor:
+    """The sum of u ⊗ u over some rows in float64, in parts: a float64 copy of all would double the memory."""
+    total = torch.zeros(embeddings.shape[1], embeddings.shape[1], dtype=torch.float64)
+    for start in range(0, len(rows), _ROWS_READ):
+        part = torch.from_numpy(rows[start : start + _ROWS_READ]).to(embeddings.device)
+        chosen = embeddings[part].double()
+        total += (chosen.T @ chosen).cpu()
+    return total
 
 
 def popularity_embeddings(left_items: int, right_frequency: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -30,6 +30,19 @@ def relative_error(estimate: Tensor, exact: Tensor) -> float:
     return float(torch.linalg.norm(estimate.double() - exact) / torch.linalg.norm(exact))
 
 
+def effective_rank(gramian: Tensor) -> float:
+    """The number of directions that embeddings use: (tr G)² / ‖G‖²_F, from 1 to k.
+
+    Args:
+        gramian: G, or any multiple of it, shape (k, k), of any float dtype.
+
+    Example:
+        >>> effective_rank(torch.diag(torch.tensor([2.0, 2.0, 0.0])))
+        2.0
+    """
+    return float(gramian.trace() ** 2 / gramian.square().sum())
+
+
 class ExactGramian(GramianEstimator):
     """Recomputes the exact Gramian from every item of positive weight at every step."""
 

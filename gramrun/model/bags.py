@@ -241,8 +241,9 @@ def update_adam(
         beta1: β₁.
         beta2: β₂.
     """
-    width, read, one = _unsigned(table.shape[1]), np.float32(0), np.float32(1)
-    step, first, second = np.float32(rate), np.float32(beta1), np.float32(beta2)
+    # The weights are rounded once, from float64: 1 − .999 in float32 is .00100005.
+    width, read, step = _unsigned(table.shape[1]), np.float32(0), np.float32(rate)
+    first, second = np.float32(1 - beta1), np.float32(1 - beta2)
     for j in range(_unsigned(count)):
         if j % _unsigned(_AHEAD) == _unsigned(0):
             read += _read_ahead(table, met, j, count) + _read_ahead(momentum, met, j, count)
@@ -251,8 +252,8 @@ def update_adam(
         slots[row] = -1
         for d in range(width):
             g = sums[j, d]
-            m = first * momentum[row, d] + (one - first) * g
-            v = second * accumulated[row, d] + (one - second) * g * g
+            m = momentum[row, d] + first * (g - momentum[row, d])
+            v = accumulated[row, d] + second * (g * g - accumulated[row, d])
             momentum[row, d] = m
             accumulated[row, d] = v
             table[row, d] -= step * m / (np.sqrt(v) + _ADAM_EPSILON)

@@ -7,7 +7,7 @@ import torch
 from enumeration import Draw, definition, embeddings
 
 from gramrun.gramian.batch import GramianBatch, batch_moments, weighted_moments
-from gramrun.gramian.exact import relative_error
+from gramrun.gramian.exact import effective_rank, relative_error
 
 
 @pytest.mark.parametrize("companions", [None, embeddings(1, dim=2)], ids=["plain", "companions"])
@@ -24,6 +24,15 @@ def test_exact_moments_are_the_definition(gamma, companions):
     torch.testing.assert_close(estimator.moments, expected, atol=corpus.WEIGHT_ERROR, rtol=0)
     torch.testing.assert_close(estimator.gramian, expected[:, :3], atol=corpus.WEIGHT_ERROR, rtol=0)
     torch.testing.assert_close(estimator.cross, expected[:, 3:], atol=corpus.WEIGHT_ERROR, rtol=0)
+
+
+def test_effective_rank_is_of_the_eigenvalues():
+    """(sum λ)² / sum λ², for any scale of G."""
+    theta = embeddings(0).double()
+    gramian = theta.T @ theta
+    values = torch.linalg.eigvalsh(gramian)
+    assert effective_rank(gramian) == pytest.approx(float(values.sum() ** 2 / values.square().sum()))
+    assert effective_rank(7 * gramian) == pytest.approx(effective_rank(gramian))
 
 
 def test_equation_4_is_a_mean_over_pairs():

@@ -83,7 +83,7 @@ OPTIMIZERS = {
     "sgd on sums": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum"],
     "sgd": ["train.optimizer=sgd"],
     "sparse-adam": ["train.optimizer=sparse-adam"],
-    "falling rates": ["train.optimizer=adagrad", "train.decay_from=0.25"],
+    "falling rates": ["train.optimizer=sparse-adam", "train.decay_from=0.25"],
 }
 
 
@@ -241,6 +241,18 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
         expected_descent[row] -= 0.3 * g
     kernels.update_sgd(descended, again, met, buffer, count, 0.3)
     np.testing.assert_allclose(descended, expected_descent, rtol=1e-6, atol=1e-5)
+    assert (again == -1).all()
+    adapted, again = descended.copy(), slots.copy()
+    again[met[:count]] = np.arange(count)
+    momentum, squares = (random.uniform(size=table.shape).astype(np.float32) for _ in range(2))
+    expected = [x.astype(np.float64) for x in (momentum, squares, adapted)]
+    for row, g in gradients.items():
+        expected[0][row] = 0.9 * expected[0][row] + 0.1 * g
+        expected[1][row] = 0.999 * expected[1][row] + 0.001 * g**2
+        expected[2][row] -= 0.3 * expected[0][row] / (np.sqrt(expected[1][row]) + 1e-8)
+    kernels.update_adam(adapted, momentum, squares, again, met, buffer, count, 0.3, 0.9, 0.999)
+    for found, wanted in zip((momentum, squares, adapted), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     assert (again == -1).all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from experiments.report.keys import SAMPLING
 from experiments.report.sections import Section, Seeds, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
@@ -9,7 +10,7 @@ from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
 
 METHODS = (
-    Method(rankings.SAMPLING, "sampling"),
+    Method(SAMPLING, "sampling"),
     Method("SOGram debiased α=0.1", "sogram", ("estimator.alpha=0.1",)),
     Method("SOGram debiased α=0.01", "sogram", ("estimator.alpha=0.01",)),
     Method("SAGram β=1, per item", "sagram"),

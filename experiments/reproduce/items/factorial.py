@@ -13,11 +13,12 @@ from itertools import product
 
 import pandas as pd
 
+from experiments.report.keys import EXACT, SAMPLING
 from experiments.report.sections import Section, Seeds, Table, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
-from experiments.reproduce.rankings import EXACT, SAMPLING, Method
+from experiments.reproduce.rankings import Method
 
 DEFAULT_BATCH = 1024  # of the configs
 ESTIMATORS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from experiments.report.keys import SAMPLING
 from experiments.report.sections import Section, Seeds, Table, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
@@ -61,5 +62,5 @@ def _speeds(dataset: str, frame: pd.DataFrame) -> list[dict[str, str]]:
             "at most": f"{np.max(rankings.largest_speed_ups(frame, label)):.2f}",
         }
         for label in frame["label"].unique()
-        if label != rankings.SAMPLING
+        if label != SAMPLING
     ]

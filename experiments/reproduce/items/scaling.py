@@ -45,7 +45,7 @@ from gramrun import runs
 from gramrun.base.files import read_json, write_json, write_text
 from gramrun.config import EvaluationSection
 from gramrun.data.shards import open_corpus
-from gramrun.gramian.exact import relative_error
+from gramrun.gramian.exact import effective_rank, relative_error
 from gramrun.runs import checkpoints
 from gramrun.training.trainer import Trainer
 
@@ -217,8 +217,7 @@ def keep_gramians(output: Path) -> dict[str, Any]:
     measured = []
     for side, estimator in sides:
         exact = side.exact_gramian()
-        rank = float(exact.trace() ** 2 / exact.square().sum())
-        measured.append((relative_error(estimator.gramian, exact), rank))
+        measured.append((relative_error(estimator.gramian, exact), effective_rank(exact)))
     error, rank = np.mean(measured, axis=0).tolist()
     result = {"error": error, "rank": rank}
     write_json(output / GRAMIANS, result)

@@ -20,6 +20,7 @@ import pandas as pd
 import yaml
 from scipy.stats import qmc
 
+from experiments.report.keys import SAMPLING
 from experiments.report.sections import Section, Seeds, Table, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.corpora import TUNING_FRACTION, tuning
@@ -222,7 +223,7 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
                 },
                 "on the tuning corpus": f"{best.loc[label, 'tuning']:.4f}",
                 "validation MAP@10": spread(rankings.column(frame, label, "validation")),
-                **{f"minus {other}": _minus(frame, label, other) for other in (rankings.SAMPLING, EXACT)},
+                **{f"minus {other}": _minus(frame, label, other) for other in (SAMPLING, EXACT)},
                 "training MAP@10": spread(rankings.column(frame, label, "train")),
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
