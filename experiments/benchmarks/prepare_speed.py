@@ -214,7 +214,7 @@ def made(folder: Path, name: str, generation: str) -> Path:
 def _write(name: str, tables: Path, generation: str) -> None:
     if not tables.exists():
         corpus = expand(name, find("enwik8", PrepareConfig(), None).read(), WIKIS[name])
-        write_tables(CorpusWiki(name, corpus), tables, generation)
+        write_tables(CorpusWiki("expandedwiki", corpus), tables, generation)
 
 
 def row(name: str, generation: str, links: int, size: int, frame: pd.DataFrame) -> str:
