@@ -25,9 +25,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.optimize
-import scipy.sparse
-import scipy.sparse.linalg
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
@@ -167,6 +164,8 @@ def reduced_matrix(
     Returns:
         float64, shape (m, n).
     """
+    import scipy.sparse.linalg  # a quarter of a second, which no other corpus needs
+
     matrix = scipy.sparse.csr_array((np.ones(len(left)), (left, right)), shape=shape)
     start = np.random.default_rng(0).random(min(shape))
     u, singular_values, vt = scipy.sparse.linalg.svds(matrix, k=min(blocks), v0=start)
@@ -194,6 +193,8 @@ def with_mean(matrix: np.ndarray, mean: float) -> np.ndarray:
     highest = 1.0
     while np.mean(matrix**highest) > mean and highest < 2**40:
         highest *= 2
+    import scipy.optimize  # as above
+
     power = scipy.optimize.brentq(lambda a: np.mean(matrix**a) - mean, 0, highest, xtol=1e-13)
     return np.asarray(matrix**power)
 
