@@ -36,7 +36,7 @@ CACHES = "Gramian caches"
 
 # Optimizers, compiled loops, scratch memory and threads, which a process that only predicts has not loaded.
 # Measured (Linux x86-64, torch 2.13 for CPUs, 1 and 2 threads): 140 to 195 MB.
-_FIRST_STEPS = 165_000_000
+_FIRST_STEPS = 150_000_000
 WORKSPACES = 200_000_000  # of cuBLAS and the allocator on a GPU; a guess
 _ROWS_RANKED, _CANDIDATES_RANKED = 256, 65_536  # at once (`gramrun.evaluation.ranking`)
 _ROWS_MEASURED = 4096  # at once (`gramrun.evaluation.protocol`)
