@@ -100,6 +100,14 @@ class Claim:
         left, right = (tuple(name.format(**case) for name in side) for side in sides)
         return left, right
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """The measurements that are compared: claims that share them are read, and corrected, together."""
+        if self.measure.endswith("between corpora"):
+            return (self.id,)
+        left, right = ((side,) if isinstance(side, str) else side or () for side in (self.left, self.right))
+        return tuple(sorted(left if len(left) == 2 else (*left, *right)))
+
     def cases(self) -> list[dict[str, str]]:
         """Every combination of the placeholders' values."""
         values = itertools.product(*self.each.values())

@@ -59,12 +59,12 @@ def _figure_2() -> Iterator[Claim]:
     )
     larger = partial(
         claim,
-        says="Increasing the batch size from 128 to 1024 improves the quality of all estimates.",
         left=error("{method}", 1024),
         right=error("{method}", 128),
     )
     yield larger(
         id="error-falls-with-batch",
+        says="Increasing the batch size from 128 to 1024 improves the quality of all estimates.",
         each={
             "dataset": ERROR,
             "method": ("sampling", *(sogram(alpha) for alpha in by_alpha["α"])),
@@ -74,6 +74,7 @@ def _figure_2() -> Iterator[Claim]:
     )
     yield larger(
         id="sagram-error-falls-with-batch",
+        says="Increasing the batch size from 128 to 1024 improves the quality of SAGram's estimates too.",
         each={
             "dataset": PAIRS,
             "method": ("SAGram β=1/n, per pair", "SAGram β=1, per pair"),

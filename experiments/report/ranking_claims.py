@@ -77,16 +77,20 @@ def lower_alpha() -> Iterator[Claim]:
     """A lower α is slower at first and better in the end."""
     claim = partial(
         Claim,
-        says="Lower values of α are slower at first, and end with a better validation MAP.",
         source="Section 4.3, Figure 4",
         item="map_curves",
         trained=keys.trained(D),
     )
     pairs = (("0.01", "0.1"), ("0.001", "0.01"))
-    for (low, high), (when, quantity, limits) in itertools.product(
-        pairs, (("at-first", Ranking.EARLY, BELOW_1), ("in-the-end", Ranking.VALIDATION, ABOVE_1))
+    for (low, high), (when, what, quantity, limits) in itertools.product(
+        pairs,
+        (
+            ("at-first", "are slower at first", Ranking.EARLY, BELOW_1),
+            ("in-the-end", "end with a better validation MAP", Ranking.VALIDATION, ABOVE_1),
+        ),
     ):
         yield claim(
+            says=f"Lower values of α {what}: α = {low} against {high}.",
             id=f"lower-alpha-{when}-{low.replace('.', '-')}",
             each={"dataset": MAP},
             left=keys.ranking(D, sogram(low), quantity),

@@ -89,11 +89,11 @@ def spread(values: Seeds, digits: int = 4) -> str:
     return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
 
 
-def interval(values: Seeds) -> tuple[float, float]:
-    """The mean's 95 % interval by Student's t; NaN ends where there are fewer than two seeds."""
+def interval(values: Seeds, level: float = 0.95) -> tuple[float, float]:
+    """The mean's interval at a confidence level by Student's t; NaN ends for fewer than two seeds."""
     if len(values) < 2:
         return float("nan"), float("nan")
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    half = stats.t.ppf((1 + level) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
     return float(np.mean(values) - half), float(np.mean(values) + half)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,39 +13,50 @@ from experiments.report.verdicts import Outcome, Verdict, number
 
 MADE = frozenset(("simple-scale", "planted-clusters"))
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
+CASES_NAMED = 4
+DECIDED = (Outcome.PASS, Outcome.FAIL, Outcome.NOT_DECIDED)
 RULE = (
     "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two "
     "corpora). PASS: all of it within the claim's limits. FAIL: none of it. NOT DECIDED: it reaches across a "
     "limit. NOT TRAINED: towers rank below popularity, or below 90 % of exact ALS of their objective. "
     "NOT TESTED HERE: not measured, or in runs too short for the claim, or without an interval. "
     "Intervals cover the noise of training alone (start and batches): each corpus has one split and one "
-    "sample of candidates. They are not corrected for their number: about one in twenty misses the truth. "
+    "sample of candidates. Verdicts, not the intervals shown, are corrected by Holm's method for the number "
+    "of comparisons of the same measurements on a corpus. "
     "Claims, limits and their reasons: experiments/report/claims.py. "
     "† made data, no real corpus. * A real corpus, but not one of the paper's."
 )
 
 
 @dataclass(frozen=True)
-class ClaimRow:
-    """A claim that was tested somewhere, with all its comparisons together.
-
-    Attributes:
-        claim: what the paper says.
-        counts: comparisons by outcome.
-        measured: the range of the estimates, and the limits.
-        where_not: where it fails or is not decided.
-        corpora: where it was tested.
-        absent: where it was not tested, and why.
-        command: the command that measures it.
-    """
+class Told:
+    """A claim in a row, and how its comparisons came out."""
 
     claim: Claim
     counts: Mapping[Outcome, int]
-    measured: str
-    where_not: str
-    corpora: str
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """The claims on the same measurements, of which some were tested.
+
+    Attributes:
+        claims: the claims that were tested, with their outcomes.
+        here: by corpus, the estimates with their intervals, and the exact Gramian's.
+        where: where each claim holds, fails or is not decided.
+        compared: what is compared, with the claims' limits.
+        absent: where it was not tested, and why.
+        command: the command that measures it.
+        comparisons: all that were tested.
+    """
+
+    claims: Sequence[Told]
+    here: Sequence[str]
+    where: Sequence[str]
+    compared: str
     absent: str
     command: str
+    comparisons: Sequence[Verdict]
 
 
 @dataclass(frozen=True)
@@ -91,28 +103,70 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> list[ClaimRow]:
-    """A row for each claim that was tested."""
-    return [_row(group) for group in by_claim(verdicts) if any(v.tested for v in group)]
+    """A row for each family of claims of which one was tested, in the claims' order."""
+    families: dict[tuple[str, ...], list[list[Verdict]]] = {}
+    for group in by_claim(verdicts):
+        if any(verdict.tested for verdict in group):
+            families.setdefault(group[0].claim.family, []).append(group)
+    return [_row(groups) for groups in families.values()]
 
 
-def _row(group: Sequence[Verdict]) -> ClaimRow:
-    tested = [verdict for verdict in group if verdict.tested]
-    ends = dict.fromkeys(number(end(v.estimate for v in tested)) for end in (min, max))
-    where_not = [
-        f"{words} {_places(tested, [v for v in tested if v.outcome == outcome])}"
-        for outcome, words in ((Outcome.FAIL, "fails on"), (Outcome.NOT_DECIDED, "not decided on"))
-        if any(verdict.outcome == outcome for verdict in tested)
-    ]
+def _row(groups: Sequence[Sequence[Verdict]]) -> ClaimRow:
+    claims = [group[0].claim for group in groups]
+    every = [verdict for group in groups for verdict in group]
+    tested = [verdict for verdict in every if verdict.tested]
+    limits = dict.fromkeys(f"{claim.compared}: {claim.limits} ({claim.why})" for claim in claims)
     return ClaimRow(
-        claim=group[0].claim,
-        counts={outcome: count for outcome, count in tally(tested).items() if count},
-        measured=f"{' to '.join(ends)}; the claim: {group[0].claim.limits}",
-        where_not="; ".join(where_not),
-        corpora=", ".join(dict.fromkeys(marked(verdict.dataset) for verdict in tested)),
-        absent="; ".join(
-            f"{_places(group, verdicts)}: {reason}" for reason, verdicts in _by_reason(group).items()
+        [Told(group[0].claim, {o: count for o, count in tally(group).items() if count and o in DECIDED})
+         for group in groups],
+        [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()],
+        [_where([verdict for verdict in group if verdict.tested]) for group in groups],
+        "; ".join(limits),
+        "; ".join(
+            f"{_places(every, absent)}: {reason}" for reason, absent in _by_reason(every).items()
         ),
-        command=_command(tested),
+        _command(tested),
+        tested,
+    )  # fmt: skip
+
+
+def _by_dataset(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.dataset, []).append(verdict)
+    return found
+
+
+def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
+    """The estimates on a corpus: one with its interval and ceiling, or the range of several."""
+    texts = dict.fromkeys(_estimate(verdict) for verdict in verdicts)
+    if len(texts) > 1:
+        ends = [shown(verdicts[0], end(v.estimate for v in verdicts)) for end in (min, max)]
+        texts = {f"{' to '.join(dict.fromkeys(ends))} in {len(verdicts)} comparisons": None}
+    return f"{marked(dataset)}: {next(iter(texts))}"
+
+
+def _estimate(verdict: Verdict) -> str:
+    found = []
+    for estimate in ((verdict.estimate, verdict.low, verdict.high), verdict.ceiling):
+        text, low, high = (shown(verdict, x) for x in estimate)
+        found.append(text if text == low == high else f"{text} [{low}, {high}]")
+    return found[0] if math.isnan(verdict.ceiling[0]) else "{}; the exact Gramian {}".format(*found)
+
+
+def shown(verdict: Verdict, value: float) -> str:
+    """A ratio of MAPs as a lift in per cent, all else as a number."""
+    if verdict.claim.trained is None or verdict.claim.measure not in ("ratio", "contrast"):
+        return number(value)
+    return f"{value - 1:+.1%}".replace("-", "−").replace("%", " %")
+
+
+def _where(tested: Sequence[Verdict]) -> str:
+    words = ((Outcome.PASS, "holds on"), (Outcome.FAIL, "fails on"), (Outcome.NOT_DECIDED, "not decided on"))
+    return "; ".join(
+        f"{text} {_places(tested, chosen)}"
+        for outcome, text in words
+        if (chosen := [verdict for verdict in tested if verdict.outcome == outcome])
     )
 
 
@@ -139,8 +193,9 @@ def _places(group: Sequence[Verdict], chosen: Sequence[Verdict]) -> str:
     places = []
     for dataset in dict.fromkeys(verdict.dataset for verdict in chosen):
         cases = [verdict.case for verdict in chosen if verdict.dataset == dataset]
-        whole = len(cases) == sum(verdict.dataset == dataset for verdict in group)
-        places.append(marked(dataset) if whole else f"{marked(dataset)} ({'; '.join(cases)})")
+        every = sum(verdict.dataset == dataset for verdict in group)
+        named = "; ".join(cases) if len(cases) <= CASES_NAMED else f"{len(cases)} of {every}"
+        places.append(marked(dataset) if len(cases) == every else f"{marked(dataset)} ({named})")
     return ", ".join(places)
 
 

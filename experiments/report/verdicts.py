@@ -6,10 +6,14 @@ it is Welch's interval, of ratios by their logarithms. A contrast takes the less
 ends, since both must hold. A seed that never arrives counts as infinite; the interval then goes from the
 least to the greatest value.
 
+Comparisons of the same measurements on the same corpus are a family (`Claim.family`). Holm's method keeps the
+chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are those at the level
+1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on.
+
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
 FAIL             the whole interval lies outside
-NOT DECIDED      the interval reaches across a limit, or ties with a bound; more seeds would decide
+NOT DECIDED      the interval reaches across a limit, or ties with a bound, or does so when corrected
 NOT TRAINED      the towers rank below popularity, or below 90 % of exact ALS of their own objective
 NOT TESTED HERE  a measurement is missing, the runs are too short for the claim, or there is no interval
 ===============  ====================================================================================
@@ -20,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -34,6 +38,7 @@ from gramrun.base.files import write_json
 Values = dict[str, Seeds]  # measurements by name
 Estimate = tuple[float, float, float]  # a mean and the two ends of its interval
 NO_ESTIMATE = (math.nan,) * 3
+LEVEL = 0.95
 
 
 class Outcome(StrEnum):
@@ -61,6 +66,8 @@ class Verdict:
         seeds: the least number of seeds of any measurement.
         measured: the measurements, one number a seed, by name; those of the claim's needs included.
         missing: names of measurements that were not made.
+        compared: the compared values by seed; two rows for a contrast and between corpora.
+        ceiling: the same comparison for the exact Gramian, or NaN.
     """
 
     claim: Claim
@@ -75,6 +82,8 @@ class Verdict:
     seeds: int = 0
     measured: Values = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    compared: tuple[Seeds, ...] = ()
+    ceiling: Estimate = NO_ESTIMATE
 
     @property
     def tested(self) -> bool:
@@ -102,14 +111,42 @@ def judge(
     measured: Mapping[str, Seeds],
     command: Callable[[Claim, Mapping[str, str], bool], str] = lambda claim, case, is_measured: "",
 ) -> list[Verdict]:
-    """A verdict on every claim, on each of its corpora.
+    """A verdict on every claim, on each of its corpora; corrected for the number of each family.
 
     Args:
         claims: what the paper says.
         measured: one number a seed, by name.
         command: returns the call that measures one case, given whether it was measured.
     """
-    return [_judge(claim, case, measured, command) for claim in claims for case in claim.cases()]
+    verdicts = [_judge(claim, case, measured, command) for claim in claims for case in claim.cases()]
+    families: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for place, verdict in enumerate(verdicts):
+        if verdict.tested and verdict.claim.measure != "count":
+            families.setdefault((verdict.claim.family, verdict.dataset), []).append(place)
+    for places in families.values():
+        for place in undecided([verdicts[place] for place in places]):
+            single = verdicts[places[place]]
+            if single.outcome != Outcome.NOT_DECIDED:
+                reason = f"{single.reason}; not so with Holm's correction for {len(places)} comparisons"
+                verdicts[places[place]] = replace(single, outcome=Outcome.NOT_DECIDED, reason=reason)
+    return verdicts
+
+
+def undecided(family: Sequence[Verdict]) -> list[int]:
+    """The places of the comparisons that Holm's method leaves undecided."""
+    left = list(range(len(family)))
+    while left:
+        level = 1 - (1 - LEVEL) / len(left)
+        still = [place for place in left if _outcome_at(family[place], level) == Outcome.NOT_DECIDED]
+        if still == left:
+            break
+        left = still
+    return left
+
+
+def _outcome_at(verdict: Verdict, level: float) -> Outcome:
+    rows = [np.array(row) for row in verdict.compared]
+    return _outcome(verdict.claim, *_estimate(verdict.claim, rows, level)[1:])
 
 
 def _judge(
@@ -120,7 +157,8 @@ def _judge(
 ) -> Verdict:
     used, missing = _find(claim, case, measured)
     needed = {name: tuple(measured[name]) for name in _need_names(claim, case) if name in measured}
-    estimate, outcome = NO_ESTIMATE, Outcome.NOT_TESTED
+    estimate, outcome, rows = NO_ESTIMATE, Outcome.NOT_TESTED, list[np.ndarray]()
+    ceiling = _ceiling(claim, case, measured)
     if missing:
         reason = claim.untested or f"not measured by this profile: {', '.join(missing)}"
     elif unmet := _unmet_need(claim, case, measured):
@@ -129,13 +167,14 @@ def _judge(
         outcome, reason = Outcome.NOT_TRAINED, untrained
     else:
         rows = _compare(claim, case, used)
-        estimate = _estimate(claim, rows, used)
+        estimate = _estimate(claim, rows)
         if fault := _fault(claim, rows, used):
             reason = fault
         else:
             outcome = _outcome(claim, *estimate[1:])
             reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
-            reason += _ceiling(claim, case, measured)
+            if not math.isnan(ceiling[0]):
+                reason += "; the exact Gramian's {} [{}, {}]".format(*map(number, ceiling))
             if outcome == Outcome.FAIL and _better(claim, estimate[0]):
                 reason += "; better than claimed"
     return Verdict(
@@ -153,6 +192,8 @@ def _judge(
         min(map(len, used.values()), default=0),
         used | needed,
         tuple(missing),
+        tuple(tuple(row.tolist()) for row in rows),
+        ceiling,
     )
 
 
@@ -202,14 +243,12 @@ def _better(claim: Claim, estimate: float) -> bool:
     return (low > 1 and estimate > high) or (high < 1 and estimate < low)
 
 
-def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str:
-    """The same ratio for the exact Gramian, in words; empty where it was not measured."""
-    names = [name.format(**case) for name in claim.ceiling or ()]
-    if not names or not all(name in measured for name in names):
-        return ""
-    first, second = (np.array(measured[name]) for name in names)
-    middle, low, high = map(number, _geometric(first / second))
-    return f"; the exact Gramian's {middle} [{low}, {high}]"
+def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> Estimate:
+    """The same ratio for the exact Gramian; NaN where it was not measured, or with other seeds."""
+    sides = [measured.get(name.format(**case), ()) for name in claim.ceiling or ()]
+    if not sides or not sides[0] or len(sides[0]) != len(sides[1]):
+        return NO_ESTIMATE
+    return _geometric(np.divide(*map(np.array, sides)), LEVEL)
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
@@ -245,34 +284,35 @@ def _divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return quotients
 
 
-def _estimate(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> Estimate:
+def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) -> Estimate:
     """The mean over seeds and its interval."""
     if not rows or any(np.isnan(row).any() for row in rows):
         return NO_ESTIMATE
     if claim.measure.endswith("between corpora"):
-        return between_corpora(*rows, logarithms=claim.measure.startswith("ratio"))
-    infinite = any(math.isinf(value) for values in used.values() for value in values)
-    ratios = claim.measure in ("ratio", "contrast") and all(min(row) > 0 for row in rows)
+        return between_corpora(*rows, level=level, logarithms=claim.measure.startswith("ratio"))
+    ratios = claim.measure in ("ratio", "contrast")
     ends = [
         (float(np.median(row)), min(row), max(row))
-        if infinite or claim.measure == "count"
-        else _geometric(row)
-        if ratios
-        else (float(np.mean(row)), *interval(tuple(row)))
+        if claim.measure == "count" or np.isinf(row).any() or (ratios and not row.all())
+        else _geometric(row, level)
+        if ratios and min(row) > 0
+        else (float(np.mean(row)), *interval(tuple(row), level))
         for row in rows
     ]
     middle, low, high = np.min(ends, axis=0).tolist()  # a contrast holds where both of its parts do
     return middle, low, high
 
 
-def _geometric(ratios: np.ndarray) -> Estimate:
+def _geometric(ratios: np.ndarray, level: float) -> Estimate:
     """The geometric mean and its interval: a ratio and its inverse then say the same."""
     logs = np.log(ratios)
-    return tuple(np.exp([logs.mean(), *interval(tuple(logs))]).tolist())
+    return tuple(np.exp([logs.mean(), *interval(tuple(logs), level)]).tolist())
 
 
-def between_corpora(left: np.ndarray, right: np.ndarray, *, logarithms: bool) -> Estimate:
-    """Left less right, or by logarithms left over right, with Welch's 95 % interval.
+def between_corpora(
+    left: np.ndarray, right: np.ndarray, *, logarithms: bool, level: float = LEVEL
+) -> Estimate:
+    """Left less right, or by logarithms left over right, with Welch's interval at a confidence level.
 
     Returns:
         NaN where a logarithm is not defined; NaN ends where a side has a single seed.
@@ -285,7 +325,7 @@ def between_corpora(left: np.ndarray, right: np.ndarray, *, logarithms: bool) ->
     if min(len(first), len(second)) > 1:
         low = high = mean
         if np.ptp(first) or np.ptp(second):
-            found = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+            found = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
             low, high = float(found.low), float(found.high)
     return (math.exp(mean), math.exp(low), math.exp(high)) if logarithms else (mean, low, high)
 
