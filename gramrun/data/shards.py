@@ -27,7 +27,7 @@ from gramrun.base.files import check_recorded, check_schema, new_folder, read_js
 from gramrun.data.content import columns_of, describe, write_content
 from gramrun.data.corpus import Corpus, Feature, Pairs, Side, SplitCorpus
 from gramrun.data.manifest import REMEDY, UNREADABLE, check_arrays, check_manifest, load_array
-from gramrun.data.split import split_mask
+from gramrun.data.split import joined, joined_mask, split_mask
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -85,7 +85,21 @@ def write_corpus(
         InputError: when a split would be empty.
         RunError: when the folder cannot be written.
     """
-    in_validation = split_mask(corpus, validation_fraction, split_seed)
+    return _write(corpus, split_mask(corpus, validation_fraction, split_seed), folder, origin)
+
+
+def write_split(split: SplitCorpus, folder: Path, *, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the shards of a split corpus that is in memory, replacing `folder`; return the manifest.
+
+    Raises:
+        RunError: when the folder cannot be written.
+    """
+    return _write(joined(split), joined_mask(split), folder, origin)
+
+
+def _write(
+    corpus: Corpus, in_validation: np.ndarray, folder: Path, origin: Mapping[str, Any]
+) -> dict[str, Any]:
     with new_folder(folder) as temporary:
         columns = columns_of(corpus, in_validation)
         content, files = write_content(temporary, columns, corpus.vocabularies)

@@ -28,13 +28,14 @@ def split_corpus(corpus: Corpus, fraction: float, seed: int = 0) -> SplitCorpus:
 
     Args:
         corpus: the corpus.
-        fraction: the expected share of validation pairs, in (0, 1).
+        fraction: the expected share of validation pairs, in (0, 1); or 0 for none.
         seed: of the split, below 2^64.
 
     Raises:
         InputError: when a split would be empty.
     """
-    in_validation = split_mask(corpus, fraction, seed)
+    none = np.zeros(len(corpus.pair_left), dtype=np.bool_)
+    in_validation = split_mask(corpus, fraction, seed) if fraction else none
     columns = columns_of(corpus, in_validation)
 
     def pairs(split: str) -> Pairs:
@@ -61,7 +62,7 @@ def joined(split: SplitCorpus) -> Corpus:
     """The corpus before the split: training and validation pairs together; the inverse of `split_corpus`."""
     parts = (split.train, split.validation)
     left, right = (np.concatenate([getattr(part, side) for part in parts]) for side in ("left", "right"))
-    order = np.lexsort((right, left))
+    order = _order(split)
     targets = [part.target for part in parts if part.target is not None]
     described = {"left_items", "right_items", "pairs", "train_pairs", "validation_pairs"}
     return Corpus(
@@ -75,6 +76,17 @@ def joined(split: SplitCorpus) -> Corpus:
         counts=split.manifest["counts"],
         summary={key: size for key, size in split.manifest["corpus"].items() if key not in described},
     )
+
+
+def joined_mask(split: SplitCorpus) -> np.ndarray:
+    """Which pairs of `joined` are validation pairs: bool, shape (n,)."""
+    return np.asarray(_order(split) >= len(split.train))
+
+
+def _order(split: SplitCorpus) -> np.ndarray:
+    """The order of training and then validation pairs that sorts them."""
+    parts = (split.train, split.validation)
+    return np.lexsort([np.concatenate([getattr(part, side) for part in parts]) for side in ("right", "left")])
 
 
 def split_mask(corpus: Corpus, fraction: float, seed: int) -> np.ndarray:

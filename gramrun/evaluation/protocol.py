@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection
 from gramrun.data.corpus import Pairs, SplitCorpus
 from gramrun.evaluation import metrics
@@ -77,8 +78,14 @@ class RankingTask:
 
 
 def ranking_task(corpus: SplitCorpus, split: str, settings: EvaluationSection) -> RankingTask:
-    """Choose left items and candidates of ``validation`` or ``train``: a function of corpus and settings."""
+    """Choose left items and candidates of ``validation`` or ``train``: a function of corpus and settings.
+
+    Raises:
+        InputError: when the split has no pairs.
+    """
     pairs = corpus.pairs(split)
+    if not len(pairs):
+        raise InputError(f"{corpus.place}: has no {split} pairs; hold some out, or evaluate the other split")
     left_items, starts = distinct_rows(pairs.left)
     relevant = ItemSets(starts, np.append(starts[1:], len(pairs)), pairs.right)
     if settings.left_items is not None and settings.left_items < len(left_items):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -117,9 +117,14 @@ class Tower(nn.Module):
         """Embed `items`, int64, shape (B,): returns (B, k)."""
         return self.dense(self.inputs(items, tables))
 
-    def inputs(self, items: Tensor, tables: nn.ModuleDict) -> Tensor:
-        """Gather z, the bags of `items`: shape (B, width of all bags); linear towers: their sum, (B, k)."""
-        bags = [column(items, tables[table_name(str(column.vocabulary))]) for column in self.columns]
+    def inputs(
+        self, items: Tensor, tables: nn.ModuleDict, columns: Iterable[nn.Module] | None = None
+    ) -> Tensor:
+        """Gather z, the bags of `items`: shape (B, width of all bags); linear towers: their sum, (B, k).
+
+        `columns` are those of other items, in the order of the tower's own.
+        """
+        bags = [c(items, tables[table_name(str(c.vocabulary))]) for c in columns or self.columns]
         return sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1)
 
     def dense(self, inputs: Tensor) -> Tensor:

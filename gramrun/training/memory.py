@@ -255,6 +255,8 @@ def _evaluation_bytes(config: RunConfig, corpus: SplitCorpus) -> tuple[int, int]
     row_sets, all_rows, ranks, lefts, rights = 0, 0, 0, 0, 0
     for split in dict.fromkeys(config.evaluation.splits):
         pairs = corpus.pairs(split)
+        if not len(pairs):  # of a corpus in memory
+            continue
         if split == "train":
             left_items = np.flatnonzero(corpus.left_frequency)
             relevant = unranked = corpus.left_frequency[left_items]

@@ -73,7 +73,7 @@ def raw(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/how-to.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/python.md"])
 def test_commands_run(page, gramrun, raw, tmp_path, monkeypatch, caplog):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "configs").symlink_to(pages.ROOT / "configs")
@@ -81,14 +81,15 @@ def test_commands_run(page, gramrun, raw, tmp_path, monkeypatch, caplog):
     if page not in FROM_NOTHING:
         for name in ("movielens-100k", "movielens-1m"):
             assert gramrun("prepare", name, "--output", f"data/{name}", "--source", raw / name)[0] == 0
-    ran = 0
+    ran, names = 0, {"__name__": "documentation"}  # the blocks of a page share their names
     for block in pages.blocks(page):
         if block.language == "python" and block.file_name:
             (tmp_path / block.file_name).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             imported = set(re.findall(r"^(?:import|from) (\w+)", block.text, re.M))
             if all(importlib.util.find_spec(name) for name in imported & OPTIONAL):
-                exec(compile(block.text, f"{page}:{block.line}", "exec"), {"__name__": "documentation"})
+                exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
+                ran += 1
         for words in block.commands() if block.language == "sh" else ():
             line = " ".join(words)
             if words[0] in SHELL:

@@ -105,6 +105,7 @@ def test_any_value_for_any_key_is_taken_or_one_line(examples, tmp_path):
     @given(st.sampled_from(KEYS), values)
     @example((RunConfig, "estimator.alpha_schedule"), {1: 10**400})
     @example((RunConfig, "estimator.alpha_schedule"), {float("inf"): 1})
+    @example((RunConfig, "train.steps"), None)
     def check(kind_and_key, value):
         kind, key = kind_and_key
         base = KINDS[kind]
@@ -114,8 +115,8 @@ def test_any_value_for_any_key_is_taken_or_one_line(examples, tmp_path):
         for part in path:
             section = section.setdefault(part, {})
         section[last] = value
-        for other in {"steps": ["epochs"], "epochs": ["steps"]}.get(last, ()):
-            section.pop(other, None)
+        if value is not None:  # null takes no key's place
+            section.pop({"steps": "epochs", "epochs": "steps"}.get(last), None)
         file.write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
         config = accepted(kind, file)
         text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)

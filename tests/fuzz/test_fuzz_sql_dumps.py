@@ -35,6 +35,7 @@ COLUMNS = {
     "linktarget": ["lt_id", "lt_namespace", "lt_title"],
     "page_props": ["pp_page", "pp_propname"],
 }
+OPTIONAL = "rd_interwiki"  # the last of its table; not before 2010
 # Why tables that both readers can read may still be no wiki.
 NO_WIKI = ("no link between articles", "stands twice", "has the title of another", "is not UTF-8", "is no number of",
            "holds no page of namespace 0", "is NULL", "check that it is MediaWiki's", "linktarget", "holds no table")  # fmt: skip
@@ -84,9 +85,11 @@ def twin(tables: dict[str, bytes], graph: str) -> tuple[set, dict]:
     rows = {}
     for table, names in COLUMNS.items():
         if table in tables:
+            known = columns_of(tables[table], table)
+            read = [name for name in names if name != OPTIONAL or name in known]
             rows[table] = [
-                tuple(b"" if value is None else value for value in row)
-                for row in sql_twin.read(tables[table], names, table)
+                tuple(b"" if value is None else value for value in row) + (b"",) * (len(names) - len(read))
+                for row in sql_twin.read(tables[table], read, table)
             ]
     targets = {number: (namespace, title) for number, namespace, title in rows.get("linktarget", [])}
     wiki = wiki_twin.ListWiki(

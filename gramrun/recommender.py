@@ -1,0 +1,418 @@
+"""Train from Python and recommend: ``gramrun.fit`` and ``gramrun.load``.
+
+    import gramrun
+    model = gramrun.fit(pairs)                              # a scipy.sparse matrix, a DataFrame or two arrays
+    ids, scores = model.recommend(left_ids, n=10)
+
+It trains as ``gramrun train`` does, in memory (`gramrun.training`). ``save`` writes a run directory that
+every command reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from tqdm.auto import tqdm
+
+from gramrun import runs
+from gramrun.base.errors import ConfigError, InputError, one_line
+from gramrun.base.files import new_folder
+from gramrun.base.processes import SINGLE_PROCESS
+from gramrun.config import RunConfig
+from gramrun.config.loading import keys_of, load_config
+from gramrun.data import shards
+from gramrun.data.corpus import Pairs, Side, SplitCorpus
+from gramrun.data.in_memory import ID, encode, read_pairs
+from gramrun.data.split import split_corpus
+from gramrun.evaluation.protocol import evaluate_model
+from gramrun.evaluation.trained import SideName, load_model
+from gramrun.model.towers import FeatureColumn, TwoTower, embed_in_chunks
+from gramrun.runs import checkpoints
+from gramrun.training.memory import check_memory
+from gramrun.training.trainer import Trainer
+
+CORPUS = "corpus"  # the folder of a saved run's corpus, in its directory
+IN_MEMORY = "in-memory"
+DEFAULTS: dict[str, Any] = {
+    "train.gravity": 30,
+    "train.gamma_left": 0,
+    "train.gamma_right": 0,
+    "train.learning_rate": 0.1,
+}
+ESTIMATOR_DEFAULTS: dict[str, dict[str, Any]] = {"sogram": {"estimator.alpha": 0.1, "estimator.debias": True}}
+LARGEST_BATCH = 1024
+_SCORES_AT_ONCE = 1 << 25  # of left items with all right ones; 128 MB
+
+
+def fit(
+    pairs: Any,
+    left_features: Any = None,
+    right_features: Any = None,
+    *,
+    embedding_dim: int = 64,
+    estimator: str = "sogram",
+    epochs: float = 10,
+    seed: int = 0,
+    validation_fraction: float = 0.0,
+    progress: bool = True,
+    **settings: Any,
+) -> Recommender:
+    """Train towers u(x), v(y) on observed pairs and gravity over all pairs.
+
+    The defaults are linear towers and the recommended setting of configs/README.md: λ = 30, γ = 0, Adagrad
+    with η = 0.1, batches of 1,024 pairs (all, where there are fewer). A model without features is matrix
+    factorisation.
+
+    Args:
+        pairs: a scipy.sparse matrix or array (row i and column j are left item i and right item j; stored
+            values other than 0 are pairs), a DataFrame with the columns ``left``, ``right`` and perhaps
+            ``value``, or two arrays of identifiers. Identifiers may be of any hashable type. Values are the
+            targets s where ``target="value"``; otherwise s = 1.
+        left_features: None; a DataFrame indexed by left item, whose columns are categories or lists of
+            categories; or a scipy.sparse matrix of zeros and ones with a row for each left item.
+        right_features: the same for right items.
+        embedding_dim: k.
+        estimator: of the Gramians: ``sogram``, ``sagram``, ``sampling``, ``exact``, ...
+        epochs: passes over the pairs.
+        seed: of parameters, batches and the split. Equal input, settings and threads give equal bits.
+        validation_fraction: the share of pairs that are held out for `Recommender.evaluate`.
+        progress: whether to show a bar.
+        settings: keys of the configuration by their last part, as ``gravity=10`` or ``hidden=[256]``, or,
+            where several end so, in full: ``**{"train.optimizer": "sparse-adam"}``.
+
+    Raises:
+        ValueError: for input or settings that cannot be used, in one line.
+
+    Example:
+        >>> import numpy as np, scipy.sparse
+        >>> pairs = scipy.sparse.csr_array(np.eye(6) + np.eye(6, k=1))
+        >>> model = fit(pairs, embedding_dim=4, epochs=50, progress=False)
+        >>> ids, scores = model.recommend([0, 1], n=2)
+        >>> ids.shape, scores.dtype
+        ((2, 2), dtype('float32'))
+    """
+    with _value_errors():
+        given = read_pairs(pairs, left_features, right_features)
+        corpus = split_corpus(given.corpus, validation_fraction, seed)
+        batch = min(LARGEST_BATCH, len(corpus.train))
+        own = {
+            "model.embedding_dim": embedding_dim,
+            "estimator.name": estimator,
+            "train.epochs": epochs,
+            "train.seed": seed,
+            "train.batch_size": batch,
+            "estimator.gramian_batch_size": batch,
+        }
+        if not validation_fraction:
+            own["evaluation.splits"] = ["train"]
+        asked = {_key(name): value for name, value in settings.items()}
+        if "train.steps" in asked:
+            own.pop("train.epochs")
+        values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(estimator, {}), **own, **asked}
+        config = _configuration({**values, "data.path": IN_MEMORY})
+        check_memory(config, corpus, SINGLE_PROCESS)
+        trainer = Trainer(config, corpus)
+        steps = tqdm(trainer.steps(), config.estimator.label, trainer.total_steps, disable=not progress)
+        loss = 0.0
+        for record in steps:
+            loss = record.loss
+    return Recommender(config, corpus, trainer.model, given.left_ids, given.right_ids, trainer, loss)
+
+
+def load(path: str | Path) -> Recommender:
+    """Load a run directory: of `Recommender.save`, or of ``gramrun train``.
+
+    Identifiers of a run of the command line are the text of the raw data.
+
+    Raises:
+        ValueError: when it is none, has no checkpoint, or is damaged, in one line.
+    """
+    with _value_errors():
+        run = runs.open_run(Path(path))
+        own = run.path / CORPUS
+        corpus = runs.corpus_of(run, own if own.exists() else None)
+        model, _ = load_model(run, corpus)
+    left, right = (_read_ids(corpus, side) for side in (corpus.left, corpus.right))
+    return Recommender(run.config, corpus, model, left, right)
+
+
+class Recommender:
+    """A trained model with its items' identifiers; `fit` and `load` make one.
+
+    Attributes:
+        config: the resolved configuration.
+        left_ids, right_ids: identifiers by item number.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        corpus: SplitCorpus,
+        model: TwoTower,
+        left_ids: pd.Index,
+        right_ids: pd.Index,
+        trainer: Trainer | None = None,
+        loss: float = float("nan"),
+    ) -> None:
+        self.config = config
+        self.left_ids = left_ids
+        self.right_ids = right_ids
+        self._corpus = corpus
+        self._model = model
+        self._trainer = trainer
+        self._loss = loss
+
+    def __repr__(self) -> str:
+        """What it is, in one line."""
+        return (
+            f"Recommender({self.config.estimator.label}, {len(self.left_ids):,} left and "
+            f"{len(self.right_ids):,} right items, k = {self._model.embedding_dim})"
+        )
+
+    @functools.cached_property
+    def left_embeddings(self) -> np.ndarray:
+        """u of every left item: float32, shape (left items, k)."""
+        return self._embeddings("left")
+
+    @functools.cached_property
+    def right_embeddings(self) -> np.ndarray:
+        """v of every right item: float32, shape (right items, k)."""
+        return self._embeddings("right")
+
+    def _embeddings(self, side: SideName) -> np.ndarray:
+        embed = self._model.left_embeddings if side == "left" else self._model.right_embeddings
+        items = self._corpus.left.items if side == "left" else self._corpus.right.items
+        with torch.no_grad():
+            rows = embed_in_chunks(embed, torch.arange(items, device=self._model.device))
+        return np.asarray(rows.cpu().float().numpy())
+
+    def recommend(
+        self, left_ids: Any, n: int = 10, *, exclude_seen: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The right items of greatest score ⟨u, v⟩ for left items.
+
+        Args:
+            left_ids: identifiers, shape (B,), or one of them.
+            n: how many right items, at most all of them.
+            exclude_seen: leave out the right items that a left item has in training. Where fewer than `n`
+                others are left, seen items fill the end, with the score -inf.
+
+        Returns:
+            Identifiers, shape (B, n), and scores, float32, shape (B, n), the best first; shape (n,) for one
+            left item. Equal scores come in no particular order.
+
+        Raises:
+            ValueError: for an unknown identifier or a bad `n`.
+        """
+        with _value_errors():
+            items, single = _items(self.left_ids, left_ids, "left_ids")
+            _check_count(n, len(self.right_ids))
+            seen = _cells(self._corpus.train, items) if exclude_seen else None
+            found, scores = _best(self.left_embeddings[items], self.right_embeddings, n, seen)
+        ids = self.right_ids.to_numpy()[found]
+        return (ids[0], scores[0]) if single else (ids, scores)
+
+    def similar_items(self, right_ids: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
+        """The right items of greatest cosine with right items; each is nearest to itself.
+
+        Args, shapes and errors are those of `recommend`.
+        """
+        with _value_errors():
+            items, single = _items(self.right_ids, right_ids, "right_ids")
+            _check_count(n, len(self.right_ids))
+            lengths = np.linalg.norm(self.right_embeddings, axis=1, keepdims=True)
+            directions = self.right_embeddings / np.where(lengths > 0, lengths, 1)
+            found, scores = _best(directions[items], directions, n)
+        ids = self.right_ids.to_numpy()[found]
+        return (ids[0], scores[0]) if single else (ids, scores)
+
+    def embed_left(self, features: Any) -> np.ndarray:
+        """Embed left items that the model has never seen; see `embed_right`."""
+        return self._embed("left", features)
+
+    def embed_right(self, features: Any) -> np.ndarray:
+        """Embed right items that the model has never seen, by their features.
+
+        An unseen item has no row in the table of identifiers and gets nothing from it; categories that were
+        not in training are left out.
+
+        Args:
+            features: as in `fit`, with the same columns; a row an item.
+
+        Returns:
+            float32, shape (rows, k).
+
+        Raises:
+            ValueError: when the model was trained without features, or with others.
+        """
+        return self._embed("right", features)
+
+    def _embed(self, name: SideName, features: Any) -> np.ndarray:
+        side = self._corpus.left if name == "left" else self._corpus.right
+        tower = self._model.left if name == "left" else self._model.right
+        with _value_errors():
+            others = [feature for feature in side.features if feature.vocabulary != side.item]
+            if not others:
+                raise InputError(f"the model has no {name} features; give fit {name}_features")
+            if not hasattr(features, "shape") or not features.shape[0]:
+                raise InputError(f"{name}_features: holds no item")
+            items = features.shape[0]
+            known = {f.name: pd.Index(self._corpus.vocabularies[f.vocabulary]["key"]) for f in others}
+            new = {feature.name: feature for feature, _ in encode(name, features, items, known)}
+        empty = torch.zeros(items + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
+        columns = [
+            FeatureColumn(
+                feature.vocabulary,
+                *(
+                    (torch.from_numpy(found.offsets), torch.from_numpy(found.indices))
+                    if (found := new.get(feature.name)) is not None
+                    else empty
+                ),
+            ).to(self._model.device)
+            for feature in side.features
+        ]
+        with torch.no_grad():
+            rows = embed_in_chunks(
+                lambda chunk: tower.dense(tower.inputs(chunk, self._model.tables, columns)),
+                torch.arange(items, device=self._model.device),
+            )
+        return np.asarray(rows.cpu().float().numpy())
+
+    def evaluate(self, split: str = "validation") -> dict[str, Any]:
+        """Rank as ``gramrun evaluate`` does (`gramrun.evaluation.protocol`): MAP@10 and other metrics.
+
+        Args:
+            split: ``validation``, the pairs that `fit` held out, or ``train``.
+
+        Raises:
+            ValueError: when the split has no pairs.
+        """
+        with _value_errors():
+            return evaluate_model(self._model, self._corpus, [split], self.config.evaluation)[split]
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write a run directory with its corpus: ``gramrun evaluate``, ``export`` and ``neighbors`` read it.
+
+        It appears whole or not at all.
+
+        Args:
+            path: the directory.
+            force: replace a run that is there.
+
+        Raises:
+            ValueError: when something is there, identifiers are neither text nor whole numbers, or the model
+                was loaded.
+            RunError: when the disk is full or the folder cannot be written.
+        """
+        with _value_errors():
+            if self._trainer is None:
+                raise InputError("a loaded model is saved already; copy its run directory")
+            for name, ids in (("left", self.left_ids), ("right", self.right_ids)):
+                if not (pd.api.types.is_integer_dtype(ids.dtype) or all(isinstance(x, str) for x in ids)):
+                    raise InputError(f"the {name} identifiers are neither text nor whole numbers")
+            folder, trainer = Path(path), self._trainer
+            if folder.exists() and not force:
+                raise InputError(f"{folder}: exists already; choose another path, or replace it: force=True")
+            runs.check_free(folder, force=force)
+        data = self.config.data.model_copy(update={"path": folder / CORPUS})
+        config = self.config.model_copy(update={"data": data})
+        with new_folder(folder) as temporary:
+            run = runs.create(temporary, "train", config, self._corpus.content_hash)
+            shards.write_split(self._corpus, temporary / CORPUS, origin={})
+            with runs.outcome(run, torch.get_num_threads()) as elapsed:
+                progress = {"step": trainer.step, "epoch": trainer.epoch, "loss": self._loss}
+                seconds = {"seconds": elapsed(), "train_seconds": trainer.train_seconds}
+                run.append_metrics(progress | seconds)
+                checkpoints.save(run, trainer, losses=[0.0])
+        return folder
+
+
+@contextlib.contextmanager
+def _value_errors() -> Iterator[None]:
+    """Turn errors of input and settings into `ValueError`s of one line, as Python's libraries raise them."""
+    try:
+        yield
+    except (InputError, ConfigError) as error:
+        raise ValueError(one_line(error)) from None
+
+
+def _key(name: str) -> str:
+    """The full key of a setting."""
+    keys = keys_of(RunConfig)
+    if name in keys or "." in name:
+        return name
+    found = [key for key in keys if key.rpartition(".")[2] == name]
+    if len(found) > 1:
+        raise ConfigError(f"{name} is ambiguous: give one of {', '.join(found)} in full")
+    return found[0] if found else name
+
+
+def _configuration(values: dict[str, Any]) -> RunConfig:
+    """A configuration of keys and values, with the messages of the command line."""
+    try:
+        return load_config(RunConfig, None, [f"{key}={json.dumps(value)}" for key, value in values.items()])
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("--set ")) from None
+
+
+def _items(known: pd.Index, given: Any, what: str) -> tuple[np.ndarray, bool]:
+    """The numbers of identifiers, and whether a single one was given."""
+    single = not isinstance(given, list | np.ndarray | pd.Series | pd.Index)
+    labels = pd.Index([given], tupleize_cols=False) if single else pd.Index(given, tupleize_cols=False)
+    items = known.get_indexer(labels)
+    if (unknown := np.flatnonzero(items < 0)).size:
+        raise InputError(f"{what}: {labels[unknown[:1]].tolist()[0]!r} is not known to the model")
+    return np.asarray(items), single
+
+
+def _check_count(n: int, items: int) -> None:
+    if not (isinstance(n, int | np.integer) and 1 <= n <= items):
+        raise InputError(f"n: must be a whole number from 1 to {items:,}, all right items, not {n!r}")
+
+
+def _best(
+    queries: np.ndarray, candidates: np.ndarray, n: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The candidates of greatest inner product: positions (int64) and scores (float32), both (B, n).
+
+    Args:
+        queries: float32, shape (B, k).
+        candidates: float32, shape (items, k).
+        n: at most the number of items.
+        seen: cells, query and candidate, whose score is -inf; queries in ascending order.
+    """
+    v = torch.from_numpy(candidates)
+    at_once = max(1, _SCORES_AT_ONCE // len(candidates))
+    found, scores = np.empty((len(queries), n), dtype=np.int64), np.empty((len(queries), n), dtype=np.float32)
+    for start in range(0, len(queries), at_once):
+        products = torch.from_numpy(queries[start : start + at_once]) @ v.T
+        if seen is not None:
+            first, last = np.searchsorted(seen[0], [start, start + len(products)])
+            products[seen[0][first:last] - start, seen[1][first:last]] = -torch.inf
+        best = products.topk(n, dim=1)
+        found[start : start + at_once], scores[start : start + at_once] = best.indices, best.values
+    return found, scores
+
+
+def _cells(pairs: Pairs, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of some left items, as positions in `items` and right items."""
+    starts, ends = (np.searchsorted(pairs.left, items, side) for side in ("left", "right"))
+    counts = ends - starts
+    rows = np.repeat(np.arange(len(items)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, pairs.right[np.repeat(starts, counts) + within].astype(np.int64)
+
+
+def _read_ids(corpus: SplitCorpus, side: Side) -> pd.Index:
+    """Identifiers of a corpus on disk: whole numbers where they were, else text."""
+    frame = corpus.vocabularies[side.item]
+    ids: pd.Index = pd.Index(frame[ID].to_numpy() if ID in frame else frame["key"].to_numpy(dtype=object))
+    return ids

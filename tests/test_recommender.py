@@ -1,0 +1,186 @@
+"""`gramrun.fit` and `gramrun.load`: the same training as the command line's, and recommendations by hand."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+
+import gramrun
+from gramrun import recommender
+from gramrun.base.errors import RunError
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.shards import open_corpus
+from gramrun.training.trainer import Trainer
+
+USERS, ITEMS = 40, 25
+SMALL = {"embedding_dim": 6, "epochs": 3, "progress": False}
+MATRIX = sp.random_array((USERS, ITEMS), density=0.2, format="csr", rng=np.random.default_rng(0))
+GENRES = pd.DataFrame(
+    {"genre": [[f"g{i % 4}", f"g{i % 3}"] for i in range(ITEMS)], "year": np.arange(ITEMS) % 5}
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return gramrun.fit(MATRIX, right_features=GENRES, validation_fraction=0.2, **SMALL)
+
+
+def same(first, second):
+    assert (first.left_embeddings == second.left_embeddings).all()
+    assert (first.right_embeddings == second.right_embeddings).all()
+
+
+def test_importing_costs_nothing():
+    code = "import sys, gramrun; assert not {'torch', 'pandas', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert callable(gramrun.fit)
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        _ = gramrun.fitt
+
+
+@pytest.mark.parametrize("features", [None, GENRES])
+def test_it_trains_as_the_command_line_does(tmp_path, features):
+    model = gramrun.fit(
+        MATRIX, right_features=features, validation_fraction=0.2, gravity=7, hidden=[9], **SMALL
+    )
+    path = model.save(tmp_path / "run")
+    corpus = open_corpus(path / "corpus")
+    trainer = Trainer(load_config(RunConfig, path / "config.yaml"), corpus)
+    for _ in trainer.steps():
+        pass
+    assert trainer.config.train.gravity == 7 and trainer.config.model.hidden == (9,)
+    with torch.no_grad():
+        again = trainer.model.right_embeddings(torch.arange(ITEMS)).numpy()
+    assert (again == model.right_embeddings).all()
+
+
+def test_forms_of_the_same_pairs_train_to_the_same_bits():
+    coo = MATRIX.tocoo()
+    frame = pd.DataFrame({"left": coo.row, "right": coo.col}).sample(frac=1, random_state=1)
+    assert set(frame["left"]) == set(range(USERS)) and set(frame["right"]) == set(range(ITEMS))
+    models = [gramrun.fit(pairs, **SMALL) for pairs in (MATRIX, frame, (coo.row, coo.col))]
+    same(models[0], models[1])
+    same(models[0], models[2])
+    assert models[0].left_embeddings.dtype == np.float32
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_recommendations_are_the_greatest_products(model, monkeypatch, exclude_seen):
+    monkeypatch.setattr(recommender, "_SCORES_AT_ONCE", 2 * ITEMS)  # two left items at once
+    asked = [7, 3, 39, 0, 3]
+    ids, scores = model.recommend(asked, n=ITEMS, exclude_seen=exclude_seen)
+    assert ids.shape == scores.shape == (5, ITEMS)
+    products = model.left_embeddings.astype(np.float64) @ model.right_embeddings.T.astype(np.float64)
+    train = model._corpus.train
+    for user, row, found in zip(asked, ids, scores, strict=True):
+        seen = set(train.right[train.left == user].tolist()) if exclude_seen else set()
+        wanted = sorted(set(range(ITEMS)) - seen, key=lambda item: -products[user, item])
+        assert row[: len(wanted)].tolist() == wanted
+        np.testing.assert_allclose(found[: len(wanted)], products[user, wanted], rtol=1e-5, atol=1e-6)
+        assert set(row[len(wanted) :].tolist()) == seen and np.isneginf(found[len(wanted) :]).all()
+    one, _ = model.recommend(7, n=4, exclude_seen=exclude_seen)
+    assert one.tolist() == ids[0, :4].tolist()
+
+
+def test_similar_items_are_those_of_greatest_cosine(model):
+    ids, scores = model.similar_items([4, 0], n=3)
+    v = model.right_embeddings / np.linalg.norm(model.right_embeddings, axis=1, keepdims=True)
+    for item, row, found in zip([4, 0], ids, scores, strict=True):
+        assert row.tolist() == np.argsort(-(v @ v[item]))[:3].tolist()
+        assert row[0] == item and found[0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("hidden", [[], [9]])
+def test_unseen_items_are_embedded_by_their_features_alone(hidden):
+    model = gramrun.fit(MATRIX, right_features=GENRES, hidden=hidden, **SMALL)
+    new = GENRES[["year", "genre"]].iloc[:4].assign(year=[0, 1, 77, 3])  # no year 77 in training
+    found = model.embed_right(new)
+    assert found.shape == (4, 6) and found.dtype == np.float32
+    towers = model._model
+    genre, year, own = (
+        towers.tables[f"table:{name}"].weight for name in ("right%2Egenre", "right%2Eyear", "right")
+    )
+    for item in range(4):
+        bags = [
+            torch.zeros(own.shape[1]),
+            sum(genre[int(name[1:])] for name in GENRES["genre"][item]),
+            torch.zeros(own.shape[1]) if item == 2 else year[item],
+        ]
+        inputs = torch.cat(bags) if hidden else sum(bags)
+        expected = towers.right.dense(inputs[None])[0].detach().numpy()
+        np.testing.assert_allclose(found[item], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [str, lambda i: 10 * i - 7])
+def test_a_saved_model_comes_back_whole(tmp_path, request, kind):
+    coo = MATRIX.tocoo()
+    pairs = pd.DataFrame({"left": [kind(i) for i in coo.row], "right": [kind(i) for i in coo.col]})
+    model = gramrun.fit(pairs, right_features=GENRES.set_axis([kind(i) for i in range(ITEMS)]),
+                        validation_fraction=0.2, **SMALL)  # fmt: skip
+    path = model.save(tmp_path / "run")
+    again = gramrun.load(path)
+    same(model, again)
+    assert list(again.left_ids) == list(model.left_ids) and list(again.right_ids) == list(model.right_ids)
+    assert again.recommend(kind(3))[0].tolist() == model.recommend(kind(3))[0].tolist()
+    assert (again.embed_right(GENRES) == model.embed_right(GENRES)).all()
+    assert again.evaluate()["map@10"] == model.evaluate()["map@10"]
+    run = request.getfixturevalue("gramrun")  # the command; its name here is the package's
+    for command in (["evaluate", path], ["neighbors", path, str(kind(2))], ["train", "--output", path, "--resume"],
+                    ["export", path, "--output", tmp_path / "v.parquet"]):  # fmt: skip
+        code, _, error = run(*command)
+        assert code == 0, error
+    assert len(pd.read_parquet(tmp_path / "v.parquet")) == ITEMS
+    with pytest.raises(ValueError, match="is saved already"):
+        again.save(tmp_path / "other")
+
+
+def test_saving_is_whole_or_not_at_all(model, tmp_path):
+    path = model.save(tmp_path / "run")
+    before = sorted(path.rglob("*"))
+    with pytest.raises(ValueError, match="exists already; choose another path, or replace it: force=True"):
+        model.save(path)
+    assert model.save(path, force=True) == path and sorted(path.rglob("*")) == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError):
+        model.save(tmp_path / "file" / "run")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"run", "file"}
+
+
+def test_all_pairs_train_where_none_are_held_out(tmp_path):
+    model = gramrun.fit(MATRIX, **SMALL)
+    assert len(model._corpus.train) == MATRIX.nnz
+    assert model.evaluate("train")["map@10"] > 0
+    with pytest.raises(ValueError, match="has no validation pairs"):
+        model.evaluate()
+    again = gramrun.load(model.save(tmp_path / "run"))
+    same(model, again)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: gramrun.fit(MATRIX, gravty=3), "gravty=3: unknown key gravty; did you mean train.gravity"),
+        (lambda m: gramrun.fit(MATRIX, gravity=-1), "train.gravity"),
+        (lambda m: gramrun.fit(MATRIX, name="sogram"), "name is ambiguous: give one of estimator.name"),
+        (lambda m: gramrun.fit(MATRIX, estimator="none"), "estimator.name: none goes with"),
+        (lambda m: gramrun.fit(np.eye(3)), "pairs: must be a scipy.sparse matrix"),
+        (lambda m: m.recommend([1, 99]), "left_ids: 99 is not known to the model"),
+        (lambda m: m.recommend("x"), "left_ids: 'x' is not known to the model"),
+        (lambda m: m.similar_items([-1]), "right_ids: -1 is not known"),
+        (lambda m: m.recommend([1], n=26), "n: must be a whole number from 1 to 25"),
+        (lambda m: m.recommend([1], n=0), "n: must be"),
+        (lambda m: m.embed_left(GENRES), "the model has no left features; give fit left_features"),
+        (lambda m: m.embed_right(GENRES[["year"]]), "must have what the model was trained with: genre, year"),
+        (lambda m: m.embed_right(GENRES[:0]), "right_features: holds no item"),
+        (lambda m: gramrun.load("nowhere"), "nowhere: not a run directory"),
+    ],
+)
+def test_bad_input_is_a_value_error_of_one_line(model, call, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        call(model)
+    assert "\n" not in str(refused.value)
