@@ -2,7 +2,7 @@
 
     data        prepare, doctor
     training    train, baseline, gram-error
-    results     evaluate, plot, export, neighbors
+    results     evaluate, plot, export, neighbors, recommend
     options     shared options and output
 
 Exit codes: 0 done, 1 failed while running, 2 bad input or config, 130 interrupted (state saved). An error is
@@ -76,6 +76,7 @@ for command in (
     results.plot,
     results.export,
     results.neighbors,
+    results.recommend,
     data.doctor,
 ):
     app.command(command.__name__.replace("_", "-"))(command)

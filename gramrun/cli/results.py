@@ -1,4 +1,4 @@
-"""The commands that read run directories: `evaluate`, `plot`, `export` and `neighbors`."""
+"""The commands that read run directories: `evaluate`, `plot`, `export`, `neighbors`, `recommend`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def plot(
 
 def export(
     run: RunArgument,
-    output: Annotated[Path, typer.Option("--output", help="A .parquet, .npy or .npz file.")],
+    output: Annotated[Path, typer.Option("--output", help="A .parquet, .npy, .npz or .faiss file.")],
     side: Annotated[Side, typer.Option(help="Whose items.")] = "right",
     data: DataOption = None,
     force: ForceOption = False,
@@ -115,6 +115,28 @@ def neighbors(
     from gramrun.evaluation.neighbors import describe, find_neighbors
 
     found = find_neighbors(run, title, side=side, to=to, count=count, data=data)
+    report = Report(as_json)
+    report.record(found)
+    report.text(describe(found))
+
+
+def recommend(
+    run: RunArgument,
+    title: Annotated[str, typer.Argument(metavar="LEFT", help="The id of a left item, or its title.")],
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 10,
+    seen: Annotated[bool, typer.Option("--seen", help="Also what the item has in training.")] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the right items of greatest score for a left item, without those that it has in training.
+
+    JSON: that of `gramrun neighbors`.
+
+    Example: gramrun recommend runs/movielens-100k/sogram-seed0 196 --count 5
+    """
+    from gramrun.evaluation.neighbors import describe, find_neighbors
+
+    found = find_neighbors(run, title, side="left", to="right", count=count, data=data, exclude_seen=not seen)
     report = Report(as_json)
     report.record(found)
     report.text(describe(found))

@@ -5,13 +5,15 @@
                origin as JSON
     .npy       float32, shape (items, k), in the order of item numbers
     .npz       embeddings: the same array; ids: text, shape (items,); origin: JSON text
+    .faiss     an exact faiss index of inner products; its numbers are item numbers; needs faiss
 
-A file appears complete or not at all. Parquet and .npy files are written in chunks; .npz needs all embeddings
-in memory.
+A file appears complete or not at all. Parquet and .npy files are written in chunks; .npz and .faiss need all
+embeddings in memory.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +38,7 @@ def export_embeddings(
 
     Args:
         path: the run directory.
-        output: a ``.parquet``, ``.npy`` or ``.npz`` file.
+        output: a ``.parquet``, ``.npy``, ``.npz`` or ``.faiss`` file.
         side: whose items.
         data: the folder of the run's corpus, if it was moved.
         force: replace a file that is there.
@@ -55,6 +57,8 @@ def export_embeddings(
         raise InputError(f"{output}: end its name in {', '.join(_WRITERS)}")
     if output.is_dir() or (output.exists() and not force):
         raise InputError(f"{output}: exists already; choose another --output, or replace a file with --force")
+    if output.suffix == ".faiss" and importlib.util.find_spec("faiss") is None:
+        raise InputError(f"{output}: needs faiss, which is not installed; pip install faiss-cpu")
     trained = open_embeddings(path, data)
     assert trained.corpus.path is not None
     target = output.resolve()
@@ -128,4 +132,13 @@ def _write_npz(file: Path, trained: TrainedEmbeddings, side: SideName, origin: M
         np.savez_compressed(opened, embeddings=embeddings, ids=np.array(ids), origin=np.array(text))
 
 
-_WRITERS = {".parquet": _write_parquet, ".npy": _write_npy, ".npz": _write_npz}
+def _write_faiss(file: Path, trained: TrainedEmbeddings, side: SideName, origin: Mapping[str, Any]) -> None:
+    import faiss
+
+    index = faiss.IndexFlatIP(trained.dim)
+    for embeddings in trained.chunks(side):
+        index.add(embeddings.numpy())
+    file.write_bytes(faiss.serialize_index(index).data)  # its own writer overlooks a full disk
+
+
+_WRITERS = {".faiss": _write_faiss, ".parquet": _write_parquet, ".npy": _write_npy, ".npz": _write_npz}

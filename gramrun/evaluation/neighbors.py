@@ -1,4 +1,4 @@
-r"""``gramrun neighbors``: find an item by its title, and the items nearest to it on one side.
+r"""``gramrun neighbors``, ``recommend``: find an item by its title, and the items nearest to it on one side.
 
 On the item's own side the score is the cosine :math:`\langle a, b \rangle / (|a| |b|)`, which does not grow
 with popularity. On the other side it is the model's score :math:`\langle u, v \rangle`. Both are float64 sums
@@ -8,7 +8,7 @@ over all items, computed in chunks: the search is exact. Equal scores keep the o
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ def find_neighbors(
     to: SideName | None = None,
     count: int = 10,
     data: Path | None = None,
+    exclude_seen: bool = False,
 ) -> dict[str, Any]:
     """Find an item by its title or id, and the items of greatest score.
 
@@ -47,6 +48,7 @@ def find_neighbors(
             other side if both hold the same items.
         count: the number of neighbours, at least 1.
         data: the folder of the run's corpus, if it was moved.
+        exclude_seen: leave out the right items that a left item has in training.
 
     Returns:
         A JSON-ready record: ``run``, ``method``, ``step``; ``query`` with ``side``, ``item`` (number), ``id``
@@ -63,7 +65,12 @@ def find_neighbors(
     titles = read_titles(trained, side)
     item = find_item(titles, sought, trained.side(side).item)
     itself = item if side == to or same_items else None
-    items, scores = nearest(trained, side, item, to, count, left_out=itself)
+    assert not exclude_seen or (side, to) == ("left", "right")
+    left_out = [] if itself is None else [itself]
+    if exclude_seen:
+        train = trained.corpus.train
+        left_out += train.right[slice(*np.searchsorted(train.left, [item, item + 1]))].tolist()
+    items, scores = nearest(trained, side, item, to, count, left_out=left_out)
     names = titles if trained.side(to).item == trained.side(side).item else read_titles(trained, to)
     return {
         "run": str(path),
@@ -171,7 +178,7 @@ def nearest(
     to: SideName,
     count: int,
     *,
-    left_out: int | None = None,
+    left_out: Sequence[int] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """The items of greatest score, the best first.
 
@@ -181,18 +188,17 @@ def nearest(
         item: its number.
         to: the side to rank: by cosine if it is `side`, by inner product otherwise.
         count: the number of items, at most.
-        left_out: the number of an item to leave out.
+        left_out: numbers of items to leave out.
 
     Returns:
         Item numbers (int64) and scores (float64), both of shape (at most `count`,).
     """
     query = trained.rows(side, torch.tensor([item]))[0].double()
     items, scores = np.empty(0, dtype=np.int64), np.empty(0)
-    start = 0
+    start, out = 0, np.array(left_out, dtype=np.int64)
     for chunk in trained.chunks(to):
         found = _scores(chunk.double(), query, cosine=side == to)
-        if left_out is not None and start <= left_out < start + len(chunk):
-            found[left_out - start] = -np.inf
+        found[out[(out >= start) & (out < start + len(chunk))] - start] = -np.inf
         items = np.concatenate([items, np.arange(start, start + len(chunk))])
         scores = np.concatenate([scores, found])
         best = np.argsort(-scores, kind="stable")[:count]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import faiss
 import helpers
 import numpy as np
 import pandas as pd
@@ -72,6 +73,10 @@ def test_the_other_formats_and_side(gramrun, library):
     array = np.load("left.npy", mmap_mode="r")
     assert (array.dtype, array.shape) == (np.dtype("float32"), (23, 8))
     assert (array == library["left"]).all()
+    assert gramrun("export", "r", "--output", "right.faiss")[0] == 0
+    index = faiss.read_index("right.faiss")
+    assert (index.metric_type, index.ntotal) == (faiss.METRIC_INNER_PRODUCT, 31)
+    assert (index.reconstruct_n(0, 31) == library["right"]).all()
     assert gramrun("export", "r", "--output", "right.npz")[0] == 0
     with np.load("right.npz") as stored:
         assert (stored["embeddings"] == library["right"]).all()
@@ -100,7 +105,7 @@ def test_what_is_refused_leaves_everything_as_it_was(gramrun, library, tmp_path)
     before = frequency.read_bytes()
     for arguments, message in (
         (["r", "--output", "kept.npy"], "kept.npy: exists already"),
-        (["r", "--output", "x.csv"], "x.csv: end its name in .parquet, .npy, .npz"),
+        (["r", "--output", "x.csv"], "x.csv: end its name in .faiss, .parquet, .npy, .npz"),
         (["r", "--output", frequency, "--force"], "belongs to the run or its corpus"),
         (["nowhere", "--output", "x.npy"], "nowhere: not a run directory"),
     ):
@@ -119,7 +124,7 @@ def test_a_disk_that_fills_leaves_the_file_that_was_there(gramrun, library):
     assert gramrun("export", "r", "--output", "items.npy")[0] == 0
     before = Path("items.npy").read_bytes()
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for name in ("items.npy", "items.parquet", "items.npz"):
+    for name in ("items.npy", "items.parquet", "items.npz", "items.faiss"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, unlimited[1]))
         try:
             code, _, err = gramrun("export", "r", "--output", name, "--force")

@@ -143,7 +143,7 @@ def test_the_search_is_the_literal_one(movies, data, at_once, count):
         expected = literal(left[2], right, None, cosine=False)[:count]
         assert items.tolist() == [item for _, item in expected]
         assert scores.tolist() == [-score for score, _ in expected]
-        items, scores = nearest(trained, "right", 7, "right", count, left_out=7)
+        items, scores = nearest(trained, "right", 7, "right", count, left_out=[7])
         expected = literal(right[7], right, 7, cosine=True)[:count]
         assert scores == pytest.approx([-score for score, _ in expected], abs=1e-12)
         assert 7 not in items and len(set(items)) == len(items) == min(count, 24)
@@ -185,6 +185,14 @@ def test_movies_like_a_movie_and_movies_for_a_user(gramrun, tmp_path):
     found = json.loads(out)
     assert (code, found["score"]) == (0, "inner product")
     assert [row["item"] for row in found["neighbors"]] == np.argsort(-(movies @ users[1]))[:3].tolist()
+
+    seen = shards.open_corpus(tmp_path / "d").train
+    seen = set(seen.right[seen.left == 1].tolist())
+    for options, left_out in (([], seen), (["--seen"], set())):
+        code, out, _ = gramrun("recommend", "r", "b", "--count", "30", "--json", *options)
+        expected = [item for item in np.argsort(-(movies @ users[1])).tolist() if item not in left_out]
+        assert (code, [row["item"] for row in json.loads(out)["neighbors"]]) == (0, expected)
+    assert seen
 
     code, out, err = gramrun("neighbors", "r", "Title", "--json")
     assert (code, out, err.count("\n")) == (2, "", 1)
