@@ -74,6 +74,13 @@ class TrainSection(Section):
         "adagrad", description="torch's own; sparse-adam is Adam that updates the rows of the batch only"
     )
     initial_accumulator: float = Field(0.0, ge=0, description="adagrad: where its sums of squares start")
+    l2: float = Field(
+        0.0, ge=0, description="μ, the weight of the L2 penalty of the tables, a mean over pairs"
+    )
+    l2_exponent: float = Field(
+        1.0, ge=0, le=1, description="ν: rows weigh frequency^ν in it: 1 once a pair, 0 each row once"
+    )
+    dense_l2: float = Field(0.0, ge=0, description="weight of ‖W‖² of the dense layers and their biases")
     reduction: Literal["mean", "sum"] = Field(
         "mean", description="over B': a sum multiplies the gradient by batch_size, as η for sgd"
     )

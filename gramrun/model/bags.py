@@ -4,6 +4,7 @@ With item b's bag of rows R(b) = indices[offsets[b] : offsets[b + 1]] of a table
 
     gather       z_b = scale_b sum_{r in R(b)} E_r              scale_b = 1, or 1/|R(b)| for means; empty: 0
     gradient     g_r = sum_{b: r in R(b)} scale_b dz_b          over the batch, each distinct r once
+    L2           g_r ← g_r + o_r d_r E_r                        o_r: occurrences (`gramrun.model.l2`)
     Adagrad      s_r ← s_r + g_r²,  E_r ← E_r − η g_r / (√s_r + 10⁻¹⁰)      Duchi et al. 2011, as in PyTorch
     sparse Adam  m_r ← β₁ m_r + (1 − β₁) g_r,  v_r ← β₂ v_r + (1 − β₂) g_r²
                  E_r ← E_r − η' m_r / (√v_r + 10⁻⁸)           as in PyTorch (`gramrun.model.optimizers`)
@@ -180,12 +181,45 @@ def sum_gradients(
 
 
 @compiled
+def add_frequencies(
+    offsets: np.ndarray, indices: np.ndarray, frequency: np.ndarray, counts: np.ndarray
+) -> None:
+    """Add how often training pairs meet each row in one column.
+
+    Args:
+        offsets: int64, shape (all items + 1,).
+        indices: int32, rows of the table.
+        frequency: int32, shape (all items,), training pairs of each item.
+        counts: float64, shape (all rows,); changed.
+    """
+    for item in range(len(frequency)):
+        for p in range(offsets[item], offsets[item + 1]):
+            counts[indices[p]] += frequency[item]
+
+
+@compiled
+def add_decays(rows: np.ndarray, decay: np.ndarray, slots: np.ndarray, shrink: np.ndarray) -> None:
+    """Add up d over the occurrences of each row in one column, after `sum_gradients`.
+
+    Args:
+        rows: int32, from `list_rows`.
+        decay: float32, shape (all rows,), d.
+        slots: as `sum_gradients` left them.
+        shrink: float32, shape (len(met),), o_r d_r by slot; changed.
+    """
+    for p in range(_unsigned(len(rows))):
+        row = _unsigned(rows[p])
+        shrink[_unsigned(slots[row])] += decay[row]
+
+
+@compiled
 def update_adagrad(
     table: np.ndarray,
     accumulated: np.ndarray,
     slots: np.ndarray,
     met: np.ndarray,
     sums: np.ndarray,
+    shrink: np.ndarray,
     count: int,
     learning_rate: float,
 ) -> np.float32:
@@ -196,7 +230,8 @@ def update_adagrad(
         accumulated: float32, of the same shape: s.
         slots: as `sum_gradients` left them.
         met: as `sum_gradients` left it.
-        sums: g, as `sum_gradients` left it.
+        sums: g without the penalty, as `sum_gradients` left it.
+        shrink: o d, as `add_decays` left it, or zeros; cleared.
         count: the result of `sum_gradients`.
         learning_rate: η.
     """
@@ -206,8 +241,10 @@ def update_adagrad(
             read += _read_ahead(table, met, j, count) + _read_ahead(accumulated, met, j, count)
         row = _unsigned(met[j])
         slots[row] = -1
+        factor = shrink[j]
+        shrink[j] = 0
         for d in range(width):
-            g = sums[j, d]
+            g = sums[j, d] + factor * table[row, d]
             s = accumulated[row, d] + g * g
             accumulated[row, d] = s
             table[row, d] -= rate * g / (np.sqrt(s) + _EPSILON)
@@ -222,6 +259,7 @@ def update_adam(
     slots: np.ndarray,
     met: np.ndarray,
     sums: np.ndarray,
+    shrink: np.ndarray,
     count: int,
     rate: float,
     beta1: float,
@@ -235,7 +273,8 @@ def update_adam(
         accumulated: float32, of the same shape: v.
         slots: as `sum_gradients` left them.
         met: as `sum_gradients` left it.
-        sums: g, as `sum_gradients` left it.
+        sums: g without the penalty, as `sum_gradients` left it.
+        shrink: o d, as `add_decays` left it, or zeros; cleared.
         count: the result of `sum_gradients`.
         rate: η' = η √(1 − β₂ᵗ) / (1 − β₁ᵗ), with t the steps done, this one included.
         beta1: β₁.
@@ -250,8 +289,10 @@ def update_adam(
             read += _read_ahead(accumulated, met, j, count)
         row = _unsigned(met[j])
         slots[row] = -1
+        factor = shrink[j]
+        shrink[j] = 0
         for d in range(width):
-            g = sums[j, d]
+            g = sums[j, d] + factor * table[row, d]
             m = momentum[row, d] + first * (g - momentum[row, d])
             v = accumulated[row, d] + second * (g * g - accumulated[row, d])
             momentum[row, d] = m
@@ -266,6 +307,7 @@ def update_sgd(
     slots: np.ndarray,
     met: np.ndarray,
     sums: np.ndarray,
+    shrink: np.ndarray,
     count: int,
     learning_rate: float,
 ) -> np.float32:
@@ -276,6 +318,8 @@ def update_sgd(
             read += _read_ahead(table, met, j, count)
         row = _unsigned(met[j])
         slots[row] = -1
+        factor = shrink[j]
+        shrink[j] = 0
         for d in range(width):
-            table[row, d] -= rate * sums[j, d]
+            table[row, d] -= rate * (sums[j, d] + factor * table[row, d])
     return read

@@ -13,6 +13,7 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.engine import Engine, PlainEngine
+from gramrun.model.l2 import dense_decay, row_decays
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
 from gramrun.model.static_engine import StaticEngine
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks
@@ -76,15 +77,23 @@ def engine_name(config: RunConfig, device: torch.device) -> EngineName:
     return "plain" if engine == "compiled" and on_gpu_or_adam else engine
 
 
-def make_engine(config: RunConfig, model: TwoTower, processes: Processes = SINGLE_PROCESS) -> Engine[Any]:
-    """Make the engine that trains `model`, one of the replicas of `processes`."""
+def make_engine(
+    config: RunConfig, model: TwoTower, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS
+) -> Engine[Any]:
+    """Make the engine that trains `model` on `corpus`, one of the replicas of `processes`."""
     train = config.train
-    dense_rate = train.dense_learning_rate or train.learning_rate
-    optimizer = OptimizerOptions(train.optimizer, train.learning_rate, dense_rate, train.initial_accumulator)
+    optimizer = OptimizerOptions(
+        name=train.optimizer,
+        table_learning_rate=train.learning_rate,
+        dense_learning_rate=train.dense_learning_rate or train.learning_rate,
+        initial_accumulator=train.initial_accumulator,
+        dense_decay=dense_decay(config),
+    )
+    decays = row_decays(config, corpus)
     mean = config.model.bag == "mean"
     match engine_name(config, model.device):
         case "plain":
-            return PlainEngine(model, optimizer, processes)
+            return PlainEngine(model, optimizer, processes, decays)
         case "static":
             return StaticEngine(model, optimizer, mean=mean)
         case "compiled":
@@ -94,6 +103,7 @@ def make_engine(config: RunConfig, model: TwoTower, processes: Processes = SINGL
                 mean=mean,
                 threads=torch.get_num_threads(),
                 processes=processes,
+                decays=decays,
             )
 
 

@@ -40,14 +40,17 @@ class _Table:
     Attributes:
         momentum: m of sparse Adam; of other optimizers no row.
         accumulated: s of Adagrad, v of sparse Adam; for SGD no row.
+        decay: d of the L2 penalty (`gramrun.model.l2`), or None.
     """
 
     weight: np.ndarray
     momentum: np.ndarray
     accumulated: np.ndarray
     slots: np.ndarray
+    decay: np.ndarray | None
     touched: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+    shrink: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def reserve(self, rows: int) -> None:
         """Allocate the sums of a batch that touches at most so many rows."""
@@ -55,6 +58,7 @@ class _Table:
         if needed > len(self.touched):
             self.touched = np.empty(needed + needed // 4, dtype=np.int64)
             self.sums = np.empty((len(self.touched), self.weight.shape[1]), dtype=np.float32)
+            self.shrink = np.zeros(len(self.touched), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             them.
         processes: the processes that train replicas of the model. Each gathers its part of a batch, and
             updates its tables from the gradients of all.
+        decays: of the L2 penalty (`gramrun.model.l2.row_decays`), by table; empty: none.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         mean: bool,
         threads: int,
         processes: Processes = SINGLE_PROCESS,
+        decays: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__(model, processes)
         self._dense_parameters = model.dense_parameters()
@@ -115,6 +121,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
                 np.zeros_like(weight if adam else weight[:0]),
                 np.full_like(weight[:0] if sgd else weight, 0 if adam else optimizer.initial_accumulator),
                 np.full(len(weight), -1, dtype=np.int32),
+                decays[name].numpy() if decays else None,
             )
             for name, parameter in model.named_tables().items()
         }
@@ -183,7 +190,9 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             for c, gradient in used:
                 sums = (table.slots, table.touched, table.sums, count)
                 count, _ = bags.sum_gradients(c.rows, c.ends, gradient, c.column.start, self._mean, *sums)
-            touched = (table.slots, table.touched, table.sums, count, rate)
+                if table.decay is not None:
+                    bags.add_decays(c.rows, table.decay, table.slots, table.shrink)
+            touched = (table.slots, table.touched, table.sums, table.shrink, count, rate)
             match self._optimizer.name:
                 case "adagrad":
                     bags.update_adagrad(table.weight, table.accumulated, *touched)

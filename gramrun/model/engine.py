@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model.optimizers import OptimizerOptions, load_optimizer_state, make_optimizers
-from gramrun.model.towers import Tower, TwoTower
+from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
 T = TypeVar("T")
 Rows = TypeVar("Rows")
@@ -129,33 +130,56 @@ def set_rates(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence[float
         group["lr"] = rate * factor
 
 
-class PlainEngine(Engine[None]):
+TableRows = list[tuple[str, Tensor]]  # the rows of a batch in each column: name of the table, int32
+
+
+class PlainEngine(Engine[TableRows]):
     """PyTorch throughout.
 
     Args:
         model: the towers and tables; the tables have sparse gradients where the optimizer takes them.
         optimizer: which optimizer.
         processes: the processes that train replicas of the model.
+        decays: of the L2 penalty (`gramrun.model.l2.row_decays`), by table; empty: none.
     """
 
     def __init__(
-        self, model: TwoTower, optimizer: OptimizerOptions, processes: Processes = SINGLE_PROCESS
+        self,
+        model: TwoTower,
+        optimizer: OptimizerOptions,
+        processes: Processes = SINGLE_PROCESS,
+        decays: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__(model, processes)
+        self._decays = {name: decay.to(self.device) for name, decay in (decays or {}).items()}
         self._optimizers = make_optimizers(model, optimizer)
         self._rates = _rates(self._optimizers)
 
     def scale_rates(self, factor: float) -> None:  # noqa: D102
         set_rates(self._optimizers, self._rates, factor)
 
-    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[None]:  # noqa: D102
-        return TowerInputs(self.towers[side].inputs(items[part], self.model.tables), None)
+    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[TableRows]:  # noqa: D102
+        tower = self.towers[side]
+        columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
+        rows = []
+        if self._decays and torch.is_grad_enabled():
+            rows = [(table_name(c.vocabulary), c.rows(items[part])[0]) for c in columns]
+        return TowerInputs(tower.inputs(items[part], self.model.tables), rows)
 
-    def update(self, left: TowerInputs[None], right: TowerInputs[None]) -> None:  # noqa: D102
+    def update(self, left: TowerInputs[TableRows], right: TowerInputs[TableRows]) -> None:  # noqa: D102
+        for name, rows in (*left.rows, *right.rows):
+            self._penalty(name, rows).backward()
         self.processes.add_gradients(self.model.parameters())
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+
+    def _penalty(self, name: str, rows: Tensor) -> Tensor:
+        """½ sum_r d_r ‖E_r‖² over these rows of a table, each as often as it is listed."""
+        table = self.model.tables[name]
+        assert isinstance(table, nn.EmbeddingBag)
+        squares = functional.embedding(rows, table.weight, sparse=table.sparse).square().sum(1)
+        return self._decays[name].index_select(0, rows) @ squares / 2
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         first, *second = [optimizer.state_dict() for optimizer in self._optimizers]

@@ -46,12 +46,14 @@ class OptimizerOptions:
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
         initial_accumulator: what every s of Adagrad starts at.
+        dense_decay: what of each dense parameter is added to its gradient (`gramrun.model.l2`).
     """
 
     name: OptimizerName
     table_learning_rate: float
     dense_learning_rate: float
     initial_accumulator: float = 0.0
+    dense_decay: float = 0.0
 
 
 def make_optimizers(model: TwoTower, options: OptimizerOptions) -> list[torch.optim.Optimizer]:
@@ -64,7 +66,11 @@ def make_optimizers(model: TwoTower, options: OptimizerOptions) -> list[torch.op
     # Embedding lookups make valid sparse gradients; PyTorch warns unless the check is disabled.
     torch.sparse.check_sparse_tensor_invariants.disable()
     tables = {"params": model.table_parameters(), "lr": options.table_learning_rate}
-    dense = {"params": model.dense_parameters(), "lr": options.dense_learning_rate}
+    dense = {
+        "params": model.dense_parameters(),
+        "lr": options.dense_learning_rate,
+        "weight_decay": options.dense_decay,
+    }
     groups = [tables, dense] if dense["params"] else [tables]
     match options.name:
         case "adagrad":
@@ -85,17 +91,19 @@ def make_dense_optimizer(model: TwoTower, options: OptimizerOptions) -> torch.op
         model: its parameters.
         options: one of `SPARSE_OPTIMIZERS`.
     """
-    dense, rate = model.dense_parameters(), options.dense_learning_rate
+    dense, rate, decay = model.dense_parameters(), options.dense_learning_rate, options.dense_decay
     if not dense:
         return None
     match options.name:  # fused: one pass over each parameter
         case "adagrad":
             start = options.initial_accumulator
-            return torch.optim.Adagrad(dense, lr=rate, initial_accumulator_value=start, fused=True)
+            return torch.optim.Adagrad(
+                dense, lr=rate, weight_decay=decay, initial_accumulator_value=start, fused=True
+            )
         case "sgd":
-            return torch.optim.SGD(dense, lr=rate, fused=True)
+            return torch.optim.SGD(dense, lr=rate, weight_decay=decay, fused=True)
         case _:
-            return torch.optim.Adam(dense, lr=rate, betas=BETAS, fused=True)
+            return torch.optim.Adam(dense, lr=rate, weight_decay=decay, betas=BETAS, fused=True)
 
 
 # The state of each parameter: a step count, and tensors of the parameter's shape.

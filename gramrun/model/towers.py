@@ -84,15 +84,17 @@ class FeatureColumn(nn.Module):
         """Embed the bags of `items`, shape (B,): returns (B, width of the table)."""
         if self.one_hot:
             return functional.embedding(self.indices[items], table.weight, sparse=table.sparse)
+        rows, begins = self.rows(items)
+        return functional.embedding_bag(rows, table.weight, begins, mode=table.mode, sparse=table.sparse)
+
+    def rows(self, items: Tensor) -> tuple[Tensor, Tensor]:
+        """List the rows of the bags of `items`, one bag after the other, and where each bag begins."""
         starts = self.offsets[items]
         lengths = self.offsets[items + 1] - starts
         ends = lengths.cumsum(0)
         # The flat position p of bag b reads indices[starts[b] + p - ends[b] + lengths[b]].
         shift = torch.repeat_interleave(starts - ends + lengths, lengths)
-        flat = self.indices[torch.arange(len(shift), device=items.device) + shift]
-        return functional.embedding_bag(
-            flat, table.weight, ends - lengths, mode=table.mode, sparse=table.sparse
-        )
+        return self.indices[torch.arange(len(shift), device=items.device) + shift], ends - lengths
 
 
 class Tower(nn.Module):

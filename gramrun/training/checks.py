@@ -74,6 +74,10 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
         raise ConfigError(
             "train.engine: static has constant rates; set train.engine: plain, or drop decay_from"
         )
+    if config.train.engine == "static" and (config.train.l2 or config.train.dense_l2):
+        raise ConfigError(
+            "train.engine: static has no L2 penalty; set train.engine: plain, or drop l2 and dense_l2"
+        )
     if config.train.engine == "static" and config.train.optimizer not in ("adagrad", "sgd"):
         raise ConfigError(
             f"train.engine: static has no {config.train.optimizer}; set train.engine: plain, or "

@@ -84,9 +84,10 @@ def host_memory(config: RunConfig, corpus: SplitCorpus, device: torch.device = C
     in_file = config.estimator.cache_folder is not None
     ranks, ranking = _evaluation_bytes(config, corpus)
     if on_gpu:  # the model and the caches are made on the host and moved
-        work = max(ranks, parameters, caches)
+        work = max(ranks, parameters, caches, _frequency_bytes(config, corpus))
     else:
-        work = max(_step_bytes(config, corpus), ranks + ranking, _start_bytes(config, corpus))
+        start = max(_start_bytes(config, corpus), _frequency_bytes(config, corpus))
+        work = max(_step_bytes(config, corpus), ranks + ranking, start)
     return {
         "process": process,
         "parameters": 0 if on_gpu else parameters,
@@ -179,6 +180,8 @@ def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.devic
         size += 4 * _table_rows(corpus)  # the slot of each row
     if engine == "static":
         size += 4 * _table_width(config) * _table_rows(corpus)  # D
+    if config.train.l2:
+        size += 4 * _table_rows(corpus)  # d of the penalty
     if config.train.optimizer == "adam":
         size += 2 * parameters  # gradients as large as the tables, and a root
     return size
@@ -229,6 +232,11 @@ def _start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     per_pair = config.estimator.cache_entry == "pair"
     summed = min(_ROWS_SUMMED, len(corpus.train) if per_pair else items)
     return config.model.embedding_dim * (20 * summed + (4 * items if per_pair else 0))
+
+
+def _frequency_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
+    """What `gramrun.model.l2` holds at the start: frequencies and importances, and two powers, in float64."""
+    return 32 * _table_rows(corpus) if config.train.l2 else 0
 
 
 def _padded_bytes(config: RunConfig, corpus: SplitCorpus) -> int:

@@ -74,7 +74,7 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
         self.model = make_model(config, corpus).to(self.device)
-        self.engine = make_engine(config, self.model, processes)
+        self.engine = make_engine(config, self.model, corpus, processes)
         self.gradient_step = self.engine.capture(partial(gradient_step, self))
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)

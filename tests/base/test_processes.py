@@ -39,6 +39,9 @@ VARIANTS = {
                    "train.optimizer=sgd", "train.learning_rate=0.1"],
     "plain": ["train.engine=plain", "model.hidden=[6]", "train.optimizer=adam", "train.learning_rate=0.01"],
     "sparse-adam": ["train.optimizer=sparse-adam", "model.hidden=[6]", "train.learning_rate=0.01"],
+    "l2": ["train.l2=0.02", "train.l2_exponent=0.5", "train.dense_l2=0.01", "model.hidden=[6]",
+           "train.dense_learning_rate=0.01"],
+    "l2, plain": ["train.l2=0.02", "train.l2_exponent=0.5", "train.engine=plain"],
     "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1"],
     "stopped": ["estimator.name=sagram", "train.steps=400", "evaluation.every=100", "train.checkpoint_every=20"],
 }  # fmt: skip

@@ -83,8 +83,12 @@ OPTIMIZERS = {
     "sgd on sums": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum"],
     "sgd": ["train.optimizer=sgd"],
     "sparse-adam": ["train.optimizer=sparse-adam"],
+    "adagrad, l2": ["train.optimizer=adagrad", "train.l2=0.02", "train.dense_l2=0.001"],
+    "sgd on sums, l2": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum",
+                        "train.l2=0.02", "train.l2_exponent=0", "train.dense_l2=0.01"],
+    "sparse-adam, l2": ["train.optimizer=sparse-adam", "train.l2=0.02", "train.l2_exponent=0.5"],
     "falling rates": ["train.optimizer=sparse-adam", "train.decay_from=0.25"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -188,7 +192,7 @@ bag_lists = st.lists(st.lists(st.integers(0, 6), max_size=5), min_size=1, max_si
 
 @given(bag_lists, st.lists(st.integers(0, 99), min_size=1, max_size=9), st.integers(1, 40), st.booleans())
 def test_the_kernels_are_their_equations(lists, drawn, width, mean):
-    """gather, gradient and Adagrad of the module's docstring, by loops over bags, rows and entries."""
+    """The equations of the module's docstring, by loops over bags, rows and entries."""
     random = np.random.default_rng(0)
     feature = bags("f", "v", lists)
     items = np.array([d % len(lists) for d in drawn])
@@ -224,36 +228,54 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
     for row, found in zip(met[:count].tolist(), buffer, strict=False):
         assert (np.abs(found - sums[row]) <= ROUNDINGS * magnitudes[row]).all()
 
+    decay, shrink = random.uniform(size=7).astype(np.float32), np.zeros(7, dtype=np.float32)
+    kernels.add_decays(rows, decay, slots, shrink)
+    for row, found in zip(met[:count].tolist(), shrink, strict=False):
+        assert found == pytest.approx(rows.tolist().count(row) * decay[row])
+    assert not shrink[count:].any()
+    shrinks = shrink.astype(np.float64)
+
+    def penalised(table):
+        """The gradient of each touched row of a table."""
+        return {
+            row: buffer[j].astype(np.float64) + shrinks[j] * table[row].astype(np.float64)
+            for j, row in enumerate(met[:count].tolist())
+        }
+
     accumulated = random.uniform(size=table.shape).astype(np.float32)
     wanted, wanted_accumulated = table.astype(np.float64), accumulated.astype(np.float64)
-    gradients = dict(zip(met[:count].tolist(), buffer[:count].astype(np.float64), strict=True))
-    for row, g in gradients.items():
+    for row, g in penalised(table).items():
         wanted_accumulated[row] += g**2
         wanted[row] -= 0.3 * g / (np.sqrt(wanted_accumulated[row]) + 1e-10)
     descended = table.copy()
     again = slots.copy()
-    kernels.update_adagrad(table, accumulated, slots, met, buffer, count, 0.3)
+    kernels.update_adagrad(table, accumulated, slots, met, buffer, shrink, count, 0.3)
+    assert not shrink.any()  # cleared
     np.testing.assert_allclose(table, wanted, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-6)
     assert (slots == -1).all()
     expected_descent = descended.astype(np.float64)
-    for row, g in gradients.items():
+    for row, g in penalised(descended).items():
         expected_descent[row] -= 0.3 * g
-    kernels.update_sgd(descended, again, met, buffer, count, 0.3)
+    shrink[:] = shrinks
+    kernels.update_sgd(descended, again, met, buffer, shrink, count, 0.3)
     np.testing.assert_allclose(descended, expected_descent, rtol=1e-6, atol=1e-5)
     assert (again == -1).all()
+    assert not shrink.any()
     adapted, again = descended.copy(), slots.copy()
     again[met[:count]] = np.arange(count)
     momentum, squares = (random.uniform(size=table.shape).astype(np.float32) for _ in range(2))
     expected = [x.astype(np.float64) for x in (momentum, squares, adapted)]
-    for row, g in gradients.items():
+    shrink[:] = shrinks
+    for row, g in penalised(adapted).items():
         expected[0][row] = 0.9 * expected[0][row] + 0.1 * g
         expected[1][row] = 0.999 * expected[1][row] + 0.001 * g**2
         expected[2][row] -= 0.3 * expected[0][row] / (np.sqrt(expected[1][row]) + 1e-8)
-    kernels.update_adam(adapted, momentum, squares, again, met, buffer, count, 0.3, 0.9, 0.999)
+    kernels.update_adam(adapted, momentum, squares, again, met, buffer, shrink, count, 0.3, 0.9, 0.999)
     for found, wanted in zip((momentum, squares, adapted), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     assert (again == -1).all()
+    assert not shrink.any()
 
 
 @pytest.mark.parametrize(
@@ -277,6 +299,8 @@ def test_what_the_static_engine_cannot_do_is_refused(make_config, corpus):
         (("train.optimizer=adam",), Processes(), "static has no adam"),
         ((), Processes(0, 2), "static trains in one process"),
         (("train.decay_from=0.5",), Processes(), "static has constant rates"),
+        (("train.l2=0.1",), Processes(), "static has no L2 penalty"),
+        (("train.dense_l2=0.1",), Processes(), "static has no L2 penalty"),
     ):
         with pytest.raises(ConfigError, match=words):
             check_run(make_config("train.engine=static", *settings), corpus, processes)

@@ -14,6 +14,7 @@ from gramrun.base.processes import Processes
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.model.build import make_model
+from gramrun.model.l2 import row_decays
 from gramrun.training import trainer as training
 from gramrun.training.checks import check_run
 from gramrun.training.memory import (
@@ -95,6 +96,16 @@ def test_caches_occupy_what_is_predicted(make_config, corpus, overrides):
     assert cache_bytes(config, config.estimator, corpus, trainer.objective.companion_dim) == held
     assert companion_dim(config, corpus) == trainer.objective.companion_dim
     assert bool(held) == (config.estimator.cache_entry is not None)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "plain"])
+def test_the_l2_penalty_holds_what_is_predicted(make_config, corpus, engine):
+    common = (f"train.engine={engine}", "train.l2_exponent=0.5")
+    with_l2, without = (make_config(*common, f"train.l2={l2}") for l2 in (0.1, 0))
+    held = sum(decay.nbytes for decay in row_decays(with_l2, corpus).values())
+    predicted = [host_memory(config, corpus)["optimizer"] for config in (with_l2, without)]
+    assert held == predicted[0] - predicted[1] > 0
+    assert not row_decays(without, corpus)
 
 
 def caches_of(trainer):

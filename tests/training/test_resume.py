@@ -31,6 +31,12 @@ OPTIMIZERS = {
     "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),
     "adam": ("train.optimizer=adam", "train.learning_rate=0.01"),
     "sparse-adam": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.decay_from=0.2"),
+    "adagrad, l2": (
+        "train.optimizer=adagrad",
+        "train.l2=0.02",
+        "train.l2_exponent=0.5",
+        "train.dense_l2=0.01",
+    ),
     "sparse-adam, plain": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.engine=plain"),
 }
 TOWERS = {"linear": (), "hidden": ("model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01")}
