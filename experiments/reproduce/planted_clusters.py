@@ -25,7 +25,7 @@ from gramrun.base.compiled import compiled
 from gramrun.config import EvaluationSection
 from gramrun.data import shards, split
 from gramrun.data.corpus import Corpus, Side, SplitCorpus, one_hot
-from gramrun.evaluation.protocol import measure, ranking_task
+from gramrun.evaluation.protocol import measure_embeddings, ranking_task
 
 VALIDATION_FRACTION = 0.1  # as for the paper's Wikipedias
 TUNING_FRACTION = 0.1
@@ -197,4 +197,4 @@ def optimum(planted: Planted, corpus: SplitCorpus, settings: EvaluationSection) 
     task = ranking_task(corpus, "validation", settings)
     left = torch.from_numpy(truth.weights[task.left_items])
     right = torch.from_numpy(truth.right_factors())
-    return float(measure(task, left, right, settings.seed)["map@10"])
+    return float(measure_embeddings(task, left, right, settings.seed)["map@10"])

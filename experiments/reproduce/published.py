@@ -80,8 +80,9 @@ def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
         if isinstance(job, Script):
             yield from ((path, path) for path in (job.output, job.stamp))
         else:
+            unpublished = (directory.EMBEDDINGS, directory.ITEM_WEIGHTS)
             files = (path for path in sorted(job.output.iterdir()) if path.is_file())
-            yield from ((path, path) for path in files if path.name != directory.EMBEDDINGS)
+            yield from ((path, path) for path in files if path.name not in unpublished)
     for dataset in DATASETS.values():
         if (manifest := dataset.path / MANIFEST).exists():
             yield kept_manifest(dataset.path), manifest

@@ -26,7 +26,7 @@ def evaluate(
 
     JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, effective_rank,
     average_precision, left_items, candidates, full, train_positives, candidate_hash, seconds, data_hash,
-    popularity, step, method.
+    popularity, step, method. effective_rank is null for EASE.
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """

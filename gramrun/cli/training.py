@@ -92,7 +92,7 @@ def baseline(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit and evaluate a baseline: popularity, implicit ALS or exact ALS.
+    """Fit and evaluate a baseline: popularity, implicit ALS, exact ALS or EASE.
 
     JSON: run, method, evaluation (by split, each as `gramrun evaluate --json` has it).
 

@@ -12,7 +12,7 @@ from gramrun.config.base import DataSection, EvaluationSection, Section
 class BaselineSection(Section):
     """A model without two-tower training (`gramrun.evaluation.baselines`)."""
 
-    name: Literal["popularity", "implicit-als", "exact-als"] = Field(description="the method")
+    name: Literal["popularity", "implicit-als", "exact-als", "ease"] = Field(description="the method")
     embedding_dim: int = Field(35, ge=1, description="k, of both kinds of ALS")
     sweeps: int = Field(30, ge=1, description="passes over both sides: implicit ALS's, exact ALS's at most")
     seed: int = Field(0, ge=0, lt=2**32, description="of the random start")
@@ -23,12 +23,15 @@ class BaselineSection(Section):
     tolerance: float = Field(1e-8, ge=0, description="exact ALS: stops where a sweep lowers F by less of it")
     regularization: float = Field(0.01, ge=0, description="implicit ALS: ρ, the weight of ‖u‖² and ‖v‖²")
     confidence: float = Field(1.0, gt=0, description="implicit ALS: weight of a training pair; others have 1")
+    l2: float = Field(500.0, gt=0, description="EASE: the weight of ‖B‖²")
 
     @property
     def label(self) -> str:
         """The method's name in tables, such as ``exact ALS λ=30 γ=0,0``."""
         if self.name == "exact-als":
             return f"exact ALS λ={self.gravity:g} γ={self.gamma_left:g},{self.gamma_right:g}"
+        if self.name == "ease":
+            return f"EASE l2={self.l2:g}"
         return {"popularity": "popularity", "implicit-als": "implicit ALS"}[self.name]
 
 

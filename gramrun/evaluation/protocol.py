@@ -28,14 +28,16 @@ from tqdm import tqdm
 
 from gramrun.base.errors import InputError
 from gramrun.config import EvaluationSection
-from gramrun.data.corpus import Pairs, SplitCorpus
+from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation import metrics
 from gramrun.evaluation.ranking import (
+    InnerProducts,
     Ints,
     ItemSets,
+    Scorer,
     candidate_hash,
     distinct_rows,
-    rank_relevant,
+    rank_scored,
     sample_candidates,
 )
 from gramrun.gramian.exact import effective_rank
@@ -94,7 +96,8 @@ def ranking_task(corpus: SplitCorpus, split: str, settings: EvaluationSection) -
         chosen = np.sort(random.choice(len(left_items), settings.left_items, replace=False))
         left_items = left_items[chosen]
         relevant = ItemSets(relevant.starts[chosen], relevant.ends[chosen], pairs.right)
-    excluded = _rows_of(corpus.train, left_items) if split == "validation" else None
+    train = corpus.train
+    excluded = ItemSets.of_left_items(train.left, train.right, left_items) if split == "validation" else None
     candidates = sample_candidates(corpus.right.items, settings.candidates, settings.seed)
     full = len(candidates) == corpus.right.items
     return RankingTask(split, left_items, relevant, excluded, candidates, candidate_hash(candidates), full)
@@ -117,18 +120,18 @@ def evaluate_embeddings(
         settings: candidates, left items and seed.
 
     Returns:
-        The record of `measure`.
+        The record of `measure_embeddings`.
     """
     task = ranking_task(corpus, split, settings)
     rows = torch.from_numpy(task.left_items).to(left_embeddings.device)
-    return measure(task, left_embeddings[rows], right_embeddings, settings.seed)
+    return measure_embeddings(task, left_embeddings[rows], right_embeddings, settings.seed)
 
 
 @torch.no_grad()
 def evaluate_model(
     model: TwoTower, corpus: SplitCorpus, splits: Iterable[str], settings: EvaluationSection
 ) -> dict[str, dict[str, Any]]:
-    """Measure a model on several splits; returns the records of `measure` by split.
+    """Measure a model on several splits; returns the records of `measure_embeddings` by split.
 
     Embeds only the items that are ranked, each once. Draws from no global random stream and changes nothing
     in the model.
@@ -143,7 +146,7 @@ def evaluate_model(
         for embed, rows in ((model.left_embeddings, left_rows), (model.right_embeddings, right_rows))
     )
     return {
-        task.split: measure(
+        task.split: measure_embeddings(
             _renumbered(task, right_rows),
             left[torch.from_numpy(left_rows[task.left_items]).to(device)],
             right,
@@ -153,28 +156,41 @@ def evaluate_model(
     }
 
 
-def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[str, Any]:
-    """Rank one task and average the metrics over its left items.
+def measure_embeddings(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[str, Any]:
+    """`measure` of inner products, with ``effective_rank`` of the left items' and the candidates' embeddings.
 
     Args:
         task: its right items are rows of ``right``.
         left: floating, shape (left items of the task, k).
         right: floating, shape (right items, k).
         seed: of the bootstrap.
+    """
+    measured = measure(task, InnerProducts(left, right), seed)
+    gramians = _gramian(left, np.arange(len(left))), _gramian(right, task.candidates)
+    return {**measured, "effective_rank": [effective_rank(gramian) for gramian in gramians]}
+
+
+def measure(task: RankingTask, scorer: Scorer, seed: int) -> dict[str, Any]:
+    """Rank one task and average the metrics over its left items.
+
+    Args:
+        task: what is ranked.
+        scorer: the scores of the task's left items with right items.
+        seed: of the bootstrap.
 
     Returns:
         ``split``; the `MEASURES`, with ``ci95``, the bootstrap interval of ``map@10`` over left items;
-        ``effective_rank`` of the left items' and the candidates' embeddings; ``left_items`` and
-        ``candidates`` (counts), ``full`` (whether the candidates are all right items), ``train_positives``
-        (excluded or included), ``candidate_hash``, and ``seconds``. And `PER_ITEM`, whose mean is
-        ``map@10``: float32, shape (left items,), in ascending order of left items.
+        ``effective_rank``, null; ``left_items`` and ``candidates`` (counts), ``full`` (whether the candidates
+        are all right items), ``train_positives`` (excluded or included), ``candidate_hash``, and ``seconds``.
+        And `PER_ITEM`, whose mean is ``map@10``: float32, shape (left items,), in ascending order of left
+        items.
     """
     started = time.perf_counter()
     with tqdm(
-        total=len(left), desc=f"ranking {task.split}", leave=False, disable=not sys.stderr.isatty()
+        total=len(scorer), desc=f"ranking {task.split}", leave=False, disable=not sys.stderr.isatty()
     ) as bar:
-        ranks, offsets = rank_relevant(
-            left, right, task.candidates, task.relevant, task.excluded, progress=bar.update
+        ranks, offsets = rank_scored(
+            scorer, task.candidates, task.relevant, task.excluded, progress=bar.update
         )
     values = {name: _by_left_item(metric, ranks, offsets, k) for name, (metric, k) in MEASURES.items()}
     return {
@@ -182,11 +198,8 @@ def measure(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[s
         **{name: float(by_item.mean()) for name, by_item in values.items()},
         "ci95": list(metrics.bootstrap_interval(values["map@10"], seed)),
         PER_ITEM: values["map@10"].astype(np.float32),
-        "effective_rank": [
-            effective_rank(_gramian(left, np.arange(len(left)))),
-            effective_rank(_gramian(right, task.candidates)),
-        ],
-        "left_items": len(left),
+        "effective_rank": None,
+        "left_items": len(scorer),
         "candidates": len(task.candidates),
         "full": task.full,
         "train_positives": "excluded" if task.excluded is not None else "included",
@@ -248,13 +261,6 @@ def describe(result: Mapping[str, Any]) -> str:
     for name in ("map@10", "ndcg@10", "recall@10", "recall@100"):
         lines.append(f"  {name:10}{result[name]:10.4f}{result['popularity'][name]:12.4f}")
     return "\n".join(lines)
-
-
-def _rows_of(pairs: Pairs, left_items: Ints) -> ItemSets:
-    """The right items of each left item in `pairs`; a left item may have none."""
-    sought = left_items.astype(pairs.left.dtype)  # another type would copy all pairs
-    starts = np.searchsorted(pairs.left, sought, side="left")
-    return ItemSets(starts, np.searchsorted(pairs.left, sought, side="right"), pairs.right)
 
 
 def _rows_in_use(ids: Iterable[Ints], count: int) -> Ints:

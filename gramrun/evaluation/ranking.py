@@ -1,25 +1,26 @@
 r"""Rank the relevant items of each left item among its negatives.
 
 All left items share the same *candidates*. A left item's negatives :math:`N` are the candidates that are
-neither relevant nor excluded for it (its training positives). With :math:`s(j) = \langle u, v_j \rangle`,
-the rank of a relevant item is
+neither relevant nor excluded for it (its training positives). With scores :math:`s`, such as
+:math:`s(j) = \langle u, v_j \rangle`, the rank of a relevant item is
 
 .. math:: r(j) = |\{c \in N : s(c) \ge s(j)\}| + \text{position of } j \text{ among the relevant items}
 
 A negative that ties with a relevant item ranks before it. Ties therefore count against the model, and a
 constant predictor scores no better than chance.
 
-Scores are float64 sums rounded to float32; `gramrun.evaluation.top_k` counts them exactly without computing
-all of them. The paper (Section 4.3) ranks against 50,000 random candidates and specifies neither ties nor the
-treatment of training positives.
+Scores are float64 sums rounded to float32; `gramrun.evaluation.top_k` counts inner products exactly without
+computing all of them. A method whose scores are no inner products of short vectors has its own `Scorer`. The
+paper (Section 4.3) ranks against 50,000 random candidates and specifies neither ties nor the treatment of
+training positives.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gramrun.base.errors import RunError
-from gramrun.evaluation.top_k import Cells, Negatives, full_float32_products, norms
+from gramrun.evaluation.top_k import Cells, Negatives, count_scores, full_float32_products, norms
 
 Ints = NDArray[np.int64]
 
@@ -66,6 +67,15 @@ class ItemSets:
         pairs = np.unique(np.stack([rows, items], axis=1), axis=0)
         bounds = np.searchsorted(pairs[:, 0], np.arange(row_count + 1))
         return cls(bounds[:-1], bounds[1:], pairs[:, 1])
+
+    @classmethod
+    def of_left_items(
+        cls, left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]], left_items: Ints
+    ) -> ItemSets:
+        """The right items of each of `left_items` in pairs sorted by (left, right); an item may have none."""
+        sought = left_items.astype(left.dtype)  # another type would copy all pairs
+        starts = np.searchsorted(left, sought, side="left")
+        return cls(starts, np.searchsorted(left, sought, side="right"), right)
 
     def __len__(self) -> int:
         """Number of left rows."""
@@ -128,7 +138,99 @@ def candidate_hash(candidates: Ints) -> str:
     return hashlib.sha256(candidates.astype("<i8").tobytes()).hexdigest()
 
 
-@torch.no_grad()
+class Chunk(Protocol):
+    """The scores of some left rows."""
+
+    def pairs(self, rows: Tensor, items: Tensor) -> Tensor:
+        """s of (row of the chunk, right item) pairs: float32 (pairs,)."""
+
+    def count(self, masked: Cells, scores: Tensor) -> Tensor:
+        """The negatives with s(c) >= s(j), as `Negatives.count` returns them."""
+
+
+class Scorer(Protocol):
+    """Scores left rows with all right items."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the scores are computed."""
+
+    def __len__(self) -> int:
+        """Number of left rows."""
+
+    def chunks(self, candidates: Tensor, depth: int, rows: int) -> Iterator[Chunk]:
+        """All left rows in order, in chunks of `rows`; counts are of `candidates`, up to `depth`."""
+
+
+@dataclass(frozen=True)
+class InnerProducts:
+    """s(j) = ⟨u, v_j⟩.
+
+    Attributes:
+        left: floating (left rows, k), embeddings u.
+        right: floating (right items, k), embeddings v, on the same device.
+    """
+
+    left: Tensor
+    right: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the embeddings."""
+        return self.left.device
+
+    def __len__(self) -> int:
+        """Number of left rows."""
+        return len(self.left)
+
+    def chunks(self, candidates: Tensor, depth: int, rows: int) -> Iterator[Chunk]:
+        """See `Scorer`.
+
+        Raises:
+            RunError: if the embeddings hold NaN or are so large that scores overflow.
+        """
+        _check_scores_are_finite(self.left, self.right)
+        negatives = Negatives(self.right[candidates], depth, min(rows, len(self.left)))
+        for start in range(0, len(self.left), rows):
+            yield _InnerProductChunk(self.left[start : start + rows], self.right, negatives)
+
+
+@dataclass(frozen=True)
+class _InnerProductChunk:
+    u: Tensor
+    right: Tensor
+    negatives: Negatives
+
+    def pairs(self, rows: Tensor, items: Tensor) -> Tensor:
+        return _pair_scores(self.u, self.right, rows, items)
+
+    def count(self, masked: Cells, scores: Tensor) -> Tensor:
+        return self.negatives.count(self.u, masked, scores)
+
+
+@dataclass(frozen=True)
+class ScoredChunk:
+    """A chunk whose scores are all computed.
+
+    Attributes:
+        scores: s, float32 (rows, right items).
+        candidates: int64 (candidates,), right item ids.
+        depth: counts are exact up to this number.
+    """
+
+    scores: Tensor
+    candidates: Tensor
+    depth: int
+
+    def pairs(self, rows: Tensor, items: Tensor) -> Tensor:
+        """See `Chunk`."""
+        return self.scores[rows, items]
+
+    def count(self, masked: Cells, scores: Tensor) -> Tensor:
+        """See `Chunk`."""
+        return count_scores(self.scores[:, self.candidates], masked, scores, self.depth)
+
+
 def rank_relevant(
     left: Tensor,
     right: Tensor,
@@ -139,15 +241,36 @@ def rank_relevant(
     chunk_rows: int = 256,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[Ints, Ints]:
+    """`rank_scored` of the inner products of embeddings: the scores of every two-tower model.
+
+    The time is little more than that of the float32 product with all candidates; the memory is that of
+    ``chunk_rows`` x 65,536 products.
+
+    Raises:
+        RunError: if the embeddings hold NaN or are so large that scores overflow.
+        ValueError: if the shapes do not fit, or ``candidates`` is not strictly ascending.
+    """
+    scorer = InnerProducts(left, right)
+    return rank_scored(scorer, candidates, relevant, excluded, depth, chunk_rows, progress)
+
+
+@torch.no_grad()
+def rank_scored(
+    scorer: Scorer,
+    candidates: Ints,
+    relevant: ItemSets,
+    excluded: ItemSets | None = None,
+    depth: int = 100,
+    chunk_rows: int = 256,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[Ints, Ints]:
     """Rank each left row's relevant items among the candidates (the equation of this module).
 
     Ranks up to ``depth`` are exact; a relevant item below it gets some rank greater than ``depth``.
-    An item that is both relevant and excluded is relevant. The time is little more than that of the float32
-    product with all candidates; the memory is that of ``chunk_rows`` x 65,536 products.
+    An item that is both relevant and excluded is relevant.
 
     Args:
-        left: floating (left rows, k), embeddings u.
-        right: floating (right items, k), embeddings v, on the same device.
+        scorer: the scores of the left rows.
         candidates: int64 (candidates,), strictly ascending right item ids.
         relevant: the relevant right items of each left row; they need not be candidates.
         excluded: the right items to leave out, for each left row.
@@ -160,47 +283,45 @@ def rank_relevant(
         the input of `gramrun.evaluation.metrics`.
 
     Raises:
-        RunError: if the embeddings hold NaN or are so large that scores overflow.
+        RunError: if the scores cannot be computed.
         ValueError: if the shapes do not fit, or ``candidates`` is not strictly ascending.
     """
     unranked = [relevant] if excluded is None else [relevant, excluded]
     for sets in unranked:
-        if len(sets) != len(left):
-            raise ValueError(f"{len(left)} left embeddings, but item sets of {len(sets)} rows")
+        if len(sets) != len(scorer):
+            raise ValueError(f"{len(scorer)} left rows, but item sets of {len(sets)} rows")
     if np.any(np.diff(candidates) <= 0):
         raise ValueError("candidates must be strictly ascending")
-    _check_scores_are_finite(left, right)
 
-    device = left.device
+    device = scorer.device
     # `torch.tensor` copies: tensors cannot share read-only memory maps.
     ids = torch.tensor(candidates, device=device)
-    negatives = Negatives(right[ids], depth, min(chunk_rows, len(left)))
     offsets = relevant.offsets
     ranks = np.empty(offsets[-1], dtype=np.int64)
     with full_float32_products():
-        for start in range(0, len(left), chunk_rows):
-            u = left[start : start + chunk_rows]
-            stop = start + len(u)
+        for start, chunk in zip(
+            range(0, len(scorer), chunk_rows), scorer.chunks(ids, depth, chunk_rows), strict=True
+        ):
+            stop = min(start + chunk_rows, len(scorer))
             pairs = zip(*(sets.rows(start, stop) for sets in unranked), strict=True)
             row, item = (torch.tensor(np.concatenate(arrays), device=device) for arrays in pairs)
             masked = _candidate_cells(row, item, ids)
             lengths = torch.tensor(np.diff(offsets[start : stop + 1]), device=device)
             row, item = row[: lengths.sum()], item[: lengths.sum()]  # the relevant pairs come first
-            scores = _pair_scores(u, right, row, item)
-            chunk_ranks = _rank_chunk(negatives, u, masked, scores, lengths)
+            chunk_ranks = _rank_chunk(chunk, masked, chunk.pairs(row, item), lengths)
             ranks[offsets[start] : offsets[stop]] = chunk_ranks.cpu().numpy()
             if progress is not None:
-                progress(len(u))
+                progress(stop - start)
     return ranks, offsets
 
 
-def _rank_chunk(negatives: Negatives, u: Tensor, masked: Cells, scores: Tensor, lengths: Tensor) -> Tensor:
-    """Ranks of the relevant scores: flat, ``lengths[i]`` of them for row i of ``u``."""
+def _rank_chunk(chunk: Chunk, masked: Cells, scores: Tensor, lengths: Tensor) -> Tensor:
+    """Ranks of the relevant scores: flat, ``lengths[i]`` of them for row i of the chunk."""
     column = torch.arange(int(lengths.max()), device=scores.device)
     is_filled = column < lengths[:, None]
     padded = scores.new_full(is_filled.shape, -torch.inf)
     padded[is_filled] = scores
-    not_below = negatives.count(u, masked, padded.sort(dim=1, descending=True).values)
+    not_below = chunk.count(masked, padded.sort(dim=1, descending=True).values)
     # A count that reaches the depth may be too small, but the rank is then beyond the depth anyway.
     return (not_below + column + 1)[is_filled]
 

@@ -166,6 +166,23 @@ class Negatives:
         return error
 
 
+def count_scores(scores: Tensor, masked: Cells, thresholds: Tensor, depth: int) -> Tensor:
+    """What `Negatives.count` counts, from the scores of all candidates; overwrites them.
+
+    Args:
+        scores: s, float32 (rows, candidates); the masked ones become -inf.
+        masked: the cells that are not negatives.
+        thresholds: s(j), float32 (rows, n); -inf is padding.
+        depth: counts are exact up to this number.
+
+    Returns:
+        int64 (rows, n), at most ``depth``; undefined for padding.
+    """
+    scores[masked] = -torch.inf
+    top = scores.topk(min(depth, scores.shape[1]), dim=1).values
+    return _count(top, thresholds)
+
+
 def norms(embeddings: Tensor) -> Tensor:
     """The Euclidean norm of each row, float64 (rows,)."""
     result: Tensor = torch.linalg.vector_norm(embeddings, dim=1, dtype=torch.float64)

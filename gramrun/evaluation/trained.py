@@ -1,4 +1,4 @@
-"""Load what a run directory holds, a model or a baseline's embeddings, and evaluate it."""
+"""Load what a run directory holds, a model or a baseline, and evaluate it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ from gramrun import runs
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.manifest import UNREADABLE
-from gramrun.evaluation.protocol import evaluate_embeddings, evaluate_model, with_popularity
+from gramrun.evaluation.baselines import ease
+from gramrun.evaluation.protocol import (
+    evaluate_embeddings,
+    evaluate_model,
+    with_popularity,
+)
 from gramrun.model.build import choose_device, make_model
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
-from gramrun.runs.directory import EMBEDDINGS, METRICS, BaselineRun, Run
+from gramrun.runs.directory import EMBEDDINGS, ITEM_WEIGHTS, METRICS, BaselineRun, Run
 
 SideName = Literal["left", "right"]
 ITEMS_AT_ONCE = 65_536  # embedded at once; bounds memory and does not change a result
@@ -30,7 +35,7 @@ ITEMS_AT_ONCE = 65_536  # embedded at once; bounds memory and does not change a 
 def evaluate_run(
     run: Run | BaselineRun, corpus: SplitCorpus, split: str, *, candidates: int | None = None
 ) -> dict[str, Any]:
-    """Evaluate a run's newest checkpoint, or a baseline's embeddings, and popularity on the same candidates.
+    """Evaluate a run's newest checkpoint, or a baseline, and popularity on the same candidates.
 
     Args:
         run: the run directory.
@@ -48,7 +53,10 @@ def evaluate_run(
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
     if isinstance(run, BaselineRun):
-        result = evaluate_embeddings(*load_embeddings(run, corpus), corpus, split, settings)
+        if run.config.baseline.name == "ease":
+            result = ease.evaluate(load_item_weights(run, corpus), corpus, split, settings)
+        else:
+            result = evaluate_embeddings(*load_embeddings(run, corpus), corpus, split, settings)
         step = sweeps_done(run)
     else:
         model, step = load_model(run, corpus)
@@ -122,6 +130,30 @@ def load_embeddings(run: BaselineRun, corpus: SplitCorpus) -> tuple[Tensor, Tens
     return torch.from_numpy(left), torch.from_numpy(right)
 
 
+def load_item_weights(run: BaselineRun, corpus: SplitCorpus) -> ease.Weights:
+    """B of EASE: float32, shape (right items, right items), memory-mapped.
+
+    Raises:
+        InputError: when it is missing or damaged, or `corpus` is not the run's.
+    """
+    runs.check_same_data(run, corpus.content_hash)
+    path, items = run.file(ITEM_WEIGHTS), corpus.right.items
+    try:
+        weights = np.lib.format.open_memmap(path, mode="r")
+    except UNREADABLE:
+        raise InputError(f"{path}: missing or damaged; fit the baseline anew with --force") from None
+    if not (
+        weights.dtype == np.float32
+        and weights.shape == (items, items)
+        and all(np.isfinite(row).all() for row in weights)
+    ):
+        raise InputError(
+            f"{path}: damaged (not a finite float32 matrix of {items} x {items} items); fit the baseline "
+            "anew with --force"
+        )
+    return weights
+
+
 @dataclass(frozen=True)
 class TrainedEmbeddings:
     """The embeddings of a run's newest checkpoint, or of a baseline.
@@ -176,6 +208,8 @@ def open_embeddings(path: Path, data: Path | None = None) -> TrainedEmbeddings:
     run = runs.open_directory(path)
     corpus = runs.corpus_of(run, data)
     if isinstance(run, BaselineRun):
+        if run.config.baseline.name == "ease":
+            raise InputError(f"{path}: holds EASE, which has no embeddings; its matrix B is {ITEM_WEIGHTS}")
         left, right = load_embeddings(run, corpus)
         tables = {"left": left, "right": right}
         step, dim = sweeps_done(run), left.shape[1]

@@ -8,6 +8,7 @@ inner_products.csv      quantiles of inner products at each evaluation, if evalu
 tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
 checkpoints/step-<9 digits>.pt      the whole state at one step; the last name is the newest
 embeddings.npz          of a baseline, instead of checkpoints: left and right, float32, shapes (items, k)
+item_weights.npy        of EASE, instead of embeddings.npz: B, float32, shape (right items, right items)
 evaluation.json         the latest result of `gramrun evaluate` for each split
 average_precision.SPLIT.npy     AP@10 of each left item in that result: float32, ascending left items
 
@@ -41,12 +42,12 @@ from gramrun.config.loading import load_config
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
 INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
-EMBEDDINGS = "embeddings.npz"
+EMBEDDINGS, ITEM_WEIGHTS = "embeddings.npz", "item_weights.npy"
 PER_ITEM = "average_precision"  # a field of an evaluation that has a file of its own
 SCHEMA_VERSION = 1  # of the whole directory; a manifest without one has version 1
 
 # The files whose size and SHA-256 the manifest records.
-RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", EMBEDDINGS)
+RECORDED = (CONFIG, METRICS, INNER_PRODUCTS, "gram_error.csv", "trajectory.csv", EMBEDDINGS, ITEM_WEIGHTS)
 _REQUIRED = ("kind", "status", "config_hash", "data_hash")  # fields of the manifest that gramrun reads
 _NUMBERS = ("step", "epoch", "seconds", "train_seconds")  # fields of a metrics record that gramrun reads
 

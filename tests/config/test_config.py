@@ -176,7 +176,7 @@ def test_baselines_have_their_own_keys(tmp_path):
     assert changed.baseline.label == "exact ALS λ=30 γ=0,0.5"
     for override, message in {
         "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
-        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als' or 'exact-als'",
+        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als', 'exact-als' or 'ease'",
         "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
     }.items():
         with pytest.raises(ConfigError) as caught:

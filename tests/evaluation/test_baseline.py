@@ -11,11 +11,12 @@ import torch
 from helpers import BASELINE, settings, timeless
 
 from gramrun import runs
+from gramrun.base import capacity
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.files import read_json
 from gramrun.config import BaselineSection
 from gramrun.config.loading import config_hash
-from gramrun.evaluation.baselines import exact_als
+from gramrun.evaluation.baselines import ease, exact_als
 from gramrun.evaluation.baselines import run as baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.evaluation.trained import evaluate_run
@@ -64,6 +65,66 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
     assert run.metrics()[-1]["step"] == measured["validation"]["step"]
     code, out, _ = gramrun("evaluate", "r", "--json")
     assert (code, timeless(json.loads(out))) == (0, timeless(measured["validation"]))
+
+
+def test_a_run_of_ease_holds_its_weights(gramrun, arguments, corpus):
+    code, out, err = gramrun(*arguments("ease", "baseline.l2=5"), "--output", "r", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["method"] == "EASE l2=5"
+    files = {path.name for path in Path("r").iterdir()}
+    per_item = {directory.per_item(split) for split in ("validation", "train")}
+    assert files == per_item | {
+        "config.yaml", "manifest.json", "metrics.jsonl", "item_weights.npy", "evaluation.json",
+    }  # fmt: skip
+    run = runs.open_directory(Path("r"))
+    weights = np.load("r/item_weights.npy")
+    np.testing.assert_array_equal(weights, ease.fit(corpus.train, corpus.left.items, corpus.right.items, 5.0))
+    measured = read_json(Path("r/evaluation.json"))
+    for split in ("validation", "train"):
+        expected = ease.evaluate(weights, corpus, split, run.config.evaluation)
+        np.testing.assert_array_equal(
+            np.load(Path("r") / directory.per_item(split)), expected.pop(directory.PER_ITEM)
+        )
+        assert timeless(expected).items() <= measured[split].items()
+        assert measured[split]["map@10"] > measured[split]["popularity"]["map@10"]
+    code, out, _ = gramrun("evaluate", "r", "--json")
+    assert (code, timeless(json.loads(out))) == (0, timeless(measured["validation"]))
+    assert gramrun("evaluate", "r", "--full")[0] == 0
+    for command in (["export", "r", "--output", "x.npy"], ["neighbors", "r", "1"]):
+        code, _, err = gramrun(*command)
+        assert (code, err) == (
+            2,
+            "gramrun: r: holds EASE, which has no embeddings; its matrix B is item_weights.npy\n",
+        )
+
+
+def test_damaged_weights_of_ease_are_refused(gramrun, arguments, corpus):
+    assert gramrun(*arguments("ease"), "--output", "r")[0] == 0
+    path, whole = Path("r/item_weights.npy"), Path("r/item_weights.npy").read_bytes()
+    path.write_bytes(whole[:-4] + b"abcd")
+    code, _, err = gramrun("evaluate", "r")
+    assert (code, err.count("\n"), "item_weights.npy: " in err) == (2, 1, True)
+    run = runs.open_directory(Path("r"))
+    run.update_manifest(files={})
+    for content in (whole[:-40], b"", b"PK\x03\x04 no archive"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="missing or damaged; fit the baseline anew"):
+            evaluate_run(run, corpus, "validation")
+    size = corpus.right.items
+    for array in (np.ones((size, 3), "f"), np.ones((size, size)), np.full((size, size), np.nan, "f")):
+        np.save(path, array)
+        with pytest.raises(InputError, match="damaged .not a finite float32 matrix of 80 x 80 items"):
+            evaluate_run(run, corpus, "validation")
+
+
+def test_ease_that_does_not_fit_is_refused_and_writes_nothing(gramrun, arguments, monkeypatch, tmp_path):
+    for kind, remedy in (("memory", "set baseline.name: implicit-als"), ("disk", "choose another --output")):
+        with monkeypatch.context() as patched:
+            patched.setattr(capacity, f"available_{kind}", lambda *_: 1000)
+            code, out, err = gramrun(*arguments("ease"), "--output", "r")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"of {kind}, 1.0 KB are available" in err and remedy in err
+    assert not any(tmp_path.iterdir())
 
 
 def test_popularity_is_level_with_popularity(gramrun, arguments):

@@ -1,1 +1,1 @@
-"""Baselines: popularity, implicit ALS and exact ALS, on the same data and the same evaluation."""
+"""Baselines: popularity, implicit ALS, exact ALS and EASE, on the same data and the same evaluation."""

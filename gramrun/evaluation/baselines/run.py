@@ -18,14 +18,19 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gramrun import runs
+from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import ConfigError
 from gramrun.base.files import new_folder, write_json, write_text
 from gramrun.base.provenance import now
-from gramrun.config import BaselineConfig, BaselineSection
+from gramrun.config import BaselineConfig, BaselineSection, EvaluationSection
 from gramrun.config.loading import dump_config
 from gramrun.data.corpus import SplitCorpus
-from gramrun.evaluation.baselines import exact_als, implicit_als
-from gramrun.evaluation.protocol import evaluate_embeddings, popularity_embeddings, with_popularity
+from gramrun.evaluation.baselines import ease, exact_als, implicit_als
+from gramrun.evaluation.protocol import (
+    evaluate_embeddings,
+    popularity_embeddings,
+    with_popularity,
+)
 from gramrun.runs import directory
 
 
@@ -43,9 +48,38 @@ class Fitted:
     right: Tensor
     records: list[dict[str, Any]]
 
+    def evaluate(self, corpus: SplitCorpus, split: str, settings: EvaluationSection) -> dict[str, Any]:
+        """The record of `evaluate_embeddings`."""
+        return evaluate_embeddings(self.left, self.right, corpus, split, settings)
+
+    def save(self, folder: Path) -> None:
+        """Write ``embeddings.npz``."""
+        np.savez(folder / directory.EMBEDDINGS, left=self.left.numpy(), right=self.right.numpy())
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """Fitted EASE.
+
+    Attributes:
+        weights: B, float32, shape (right items, right items).
+        records: the line of ``metrics.jsonl``: step (0) and seconds.
+    """
+
+    weights: ease.Weights
+    records: list[dict[str, Any]]
+
+    def evaluate(self, corpus: SplitCorpus, split: str, settings: EvaluationSection) -> dict[str, Any]:
+        """The record of `ease.evaluate`."""
+        return ease.evaluate(self.weights, corpus, split, settings)
+
+    def save(self, folder: Path) -> None:
+        """Write ``item_weights.npy``."""
+        np.save(folder / directory.ITEM_WEIGHTS, self.weights)
+
 
 def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
-    """Fit the baseline of `section` to the training pairs.
+    """Fit the baseline of `section`, one with embeddings, to the training pairs.
 
     Raises:
         InputError: when a required package is not installed.
@@ -62,6 +96,26 @@ def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
         left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
         step = 0
     return Fitted(left, right, [{"step": step, "seconds": time.perf_counter() - started}])
+
+
+def fit_ease(section: BaselineSection, corpus: SplitCorpus, path: Path) -> FittedWeights:
+    """Fit EASE, after a check of the disk under `path` for its weights.
+
+    Raises:
+        ConfigError: when memory or disk do not suffice.
+        RunError: when the fit breaks down.
+    """
+    started = time.perf_counter()
+    items = corpus.right.items
+    check_capacity(
+        4 * items**2,
+        "disk",
+        what=f"EASE's weights of {items:,} x {items:,} right items",
+        remedy="choose another --output",
+        path=path,
+    )
+    weights = ease.fit(corpus.train, corpus.left.items, items, section.l2)
+    return FittedWeights(weights, [{"step": 0, "seconds": time.perf_counter() - started}])
 
 
 def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_als.Problem:
@@ -125,25 +179,26 @@ def run_baseline(
 
     Raises:
         InputError: when something is there already, or a package is missing.
-        ConfigError: when the configuration does not fit the corpus.
+        ConfigError: when the configuration does not fit the corpus, or memory or disk do not suffice.
         RunError: when the fit breaks down or the directory cannot be written.
     """
     runs.check_free(path, force=force)
     section, settings = config.baseline, config.evaluation
     manifest = runs.new_manifest("baseline", config, section.seed, corpus.content_hash)
     started = time.perf_counter()
-    fitted = fit_baseline(section, corpus)
+    fitted: Fitted | FittedWeights
+    fitted = fit_ease(section, corpus, path) if section.name == "ease" else fit_baseline(section, corpus)
     last = {"step": fitted.records[-1]["step"], "method": section.label}
     results = []
     for split in dict.fromkeys(settings.splits):
-        result = evaluate_embeddings(fitted.left, fitted.right, corpus, split, settings)
+        result = fitted.evaluate(corpus, split, settings)
         results.append({**with_popularity(result, corpus, settings), **last})
     manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
     manifest |= {"seconds": time.perf_counter() - started}
     with new_folder(path) as folder:
         write_text(folder / directory.CONFIG, dump_config(config))
         write_text(folder / directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
-        np.savez(folder / directory.EMBEDDINGS, left=fitted.left.numpy(), right=fitted.right.numpy())
+        fitted.save(folder)
         results = [runs.write_per_item(folder, result) for result in results]
         write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
         manifest["files"] = directory.checksums(folder)
