@@ -1,13 +1,15 @@
 """What tables and verdicts make of finished runs, on numbers worked by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from experiments.reproduce import rankings
-from experiments.reproduce.items import gramian_error, trade_off
+from experiments.reproduce.items import factorial, gramian_error, trade_off, training
 from experiments.reproduce.jobs import Script
-from experiments.reproduce.plans import load_profile, profiles, run_task
+from experiments.reproduce.plans import Plan, load_profile, profiles, run_task
 
 
 def frame(**validation):
@@ -128,3 +130,45 @@ def test_a_runs_folder_is_named_by_its_settings_however_long():
     sizes = [f"gram_error.estimators={list(range(last))}" for last in (500, 501)]
     one, other = (run_task("gram-error", "enwik8", "gram-error", size, seed=0).output.name for size in sizes)
     assert one != other and max(len(one), len(other)) < 150 and one.endswith("-seed0")
+
+
+def ranked(values):
+    """`measure`'s frame of methods and their validation MAP@10 by seed."""
+    return pd.DataFrame(
+        {"label": label, "seed": seed, "validation": x, "train": 2 * x, "rank_left": 30.0, "rank_right": 31.0,
+         "seconds": 60.0, "popularity": 0.03}
+        for label, maps in values.items()
+        for seed, x in enumerate(maps)
+    )  # fmt: skip
+
+
+def test_a_cell_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_optimizer_and_batch():
+    options = {
+        "optimizers": {"Adam": [], "SGD": []},
+        "batches": [64, 1024],
+        "estimators": ["sampling", "exact Gramian"],
+    }
+    plan = Plan("factorial", ("enwik8",), (0, 1, 2), options, Path())
+    values = {
+        factorial.label(optimizer, batch, name): [scale * x for x in (1.0, 1.1, 0.9)]
+        for (optimizer, batch, name), scale in {
+            ("Adam", 64, "sampling"): 0.05, ("Adam", 64, "exact Gramian"): 0.06,
+            ("SGD", 64, "sampling"): 0.02, ("SGD", 64, "exact Gramian"): 0.019,
+        }.items()
+    }  # fmt: skip
+    frame = ranked(values)
+    adam, sgd = (factorial._row(plan, frame, name, 64, required=0.055) for name in ("Adam", "SGD"))
+    assert adam == {"optimizer": "Adam", "B": "64", "trained": "yes", "sampling MAP@10": "0.0500 ± 0.0050",
+                    "exact Gramian": "+20.0% [+20.0%, +20.0%]"}  # fmt: skip
+    assert (sgd["trained"], sgd["exact Gramian"]) == ("NOT TRAINED", "-5.0% [-5.0%, -5.0%]")
+
+
+def test_the_optimizers_table_shows_chosen_rates_and_the_share_of_exact_als():
+    rates = {"train.learning_rate": [0.1, 0.3, 0.01], "train.dense_learning_rate": [1e-3, 3e-3, 1e-4]}
+    tried = pd.DataFrame({"method": ["SGD", "SGD", "Adam"], **rates, "tuning": [0.01, 0.02, 0.05]})
+    frame = ranked({"SGD": [0.02, 0.022], "Adam": [0.06, 0.064], "exact ALS": [0.08, 0.08]})
+    table = training.final_table(tried, frame, "exact ALS").set_index("optimizer")
+    assert table.loc["SGD", ["η", "dense η"]].tolist() == ["0.3", "0.003"]
+    assert table["of exact ALS"].tolist() == ["26%", "78%", "100%", ""]
+    assert table.loc["Adam", "effective rank"] == "30 · 31"
+    assert table.loc["popularity", "validation MAP@10"] == "0.0300"

@@ -93,7 +93,7 @@ def candidates(plan: Plan, dataset: str) -> list[Candidate]:
         ranges = methods[label].get("ranges") or grid["ranges"]
         for point in draw(ranges, plan.options.get("points", search["points"])):
             values = {key: x for key, x in point.items() if has_alpha or key != "estimator.alpha"}
-            rest: dict[str, Any] = {"train.epochs": grid["epochs"]}
+            rest: dict[str, Any] = {"train.epochs": grid["epochs"], **grid.get("settings", {})}
             if "model.hidden" in own and DENSE not in values:
                 rest = {DENSE: values["train.learning_rate"] / 100, **rest}
             found.append(Candidate(label, values, settings({**own, **values, **rest})))
