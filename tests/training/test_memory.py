@@ -276,7 +276,7 @@ def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, 
     for dry in ([], ["--dry-run"]):
         code, out, error = gramrun(*line, *dry)
         assert (code, error.count("\n"), "at its peak" in out) == (2, 1, bool(dry))
-        assert "and the rest of this run need 165." in error
+        assert "and the rest of this run need 150." in error
     assert not (tmp_path / "run").exists()
 
 
