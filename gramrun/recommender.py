@@ -34,7 +34,8 @@ from gramrun.data.in_memory import ID, encode, read_pairs
 from gramrun.data.split import split_corpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.evaluation.trained import SideName, load_model
-from gramrun.model.towers import FeatureColumn, TwoTower, embed_in_chunks
+from gramrun.model.build import embed_new_items
+from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.training.memory import check_memory
 from gramrun.training.trainer import Trainer
@@ -257,7 +258,6 @@ class Recommender:
 
     def _embed(self, name: SideName, features: Any) -> np.ndarray:
         side = self._corpus.left if name == "left" else self._corpus.right
-        tower = self._model.left if name == "left" else self._model.right
         with _value_errors():
             others = [feature for feature in side.features if feature.vocabulary != side.item]
             if not others:
@@ -267,23 +267,7 @@ class Recommender:
             items = features.shape[0]
             known = {f.name: pd.Index(self._corpus.vocabularies[f.vocabulary]["key"]) for f in others}
             new = {feature.name: feature for feature, _ in encode(name, features, items, known)}
-        empty = torch.zeros(items + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
-        columns = [
-            FeatureColumn(
-                feature.vocabulary,
-                *(
-                    (torch.from_numpy(found.offsets), torch.from_numpy(found.indices))
-                    if (found := new.get(feature.name)) is not None
-                    else empty
-                ),
-            ).to(self._model.device)
-            for feature in side.features
-        ]
-        with torch.no_grad():
-            rows = embed_in_chunks(
-                lambda chunk: tower.dense(tower.inputs(chunk, self._model.tables, columns)),
-                torch.arange(items, device=self._model.device),
-            )
+            rows = embed_new_items(self._model, name, side, new)
         return np.asarray(rows.cpu().float().numpy())
 
     def evaluate(self, split: str = "validation") -> dict[str, Any]:

@@ -19,14 +19,17 @@ def evaluate(
         int | None, typer.Option(min=1, help="Right items drawn; the run's config says how many by default.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Rank all right items.")] = False,
+    among: Annotated[
+        Literal["all", "unseen"], typer.Option(help="Rank all right items, or those without a training pair.")
+    ] = "all",
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run's newest checkpoint: MAP@10 and more, with popularity on the same candidates.
 
     JSON: split, map@10, ci95, map@10_relevant, recall@10, recall@100, ndcg@10, effective_rank,
-    average_precision, left_items, candidates, full, train_positives, candidate_hash, seconds, data_hash,
-    popularity, step, method. effective_rank is null for EASE.
+    average_precision, left_items, candidates, among, full, train_positives, candidate_hash, seconds,
+    data_hash, popularity, step, method. effective_rank is null for EASE.
 
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
@@ -38,7 +41,7 @@ def evaluate(
     opened = runs.open_directory(run)
     corpus = runs.corpus_of(opened, data)
     candidates = corpus.right.items if full else candidates
-    result = evaluate_run(opened, corpus, split, candidates=candidates)
+    result = evaluate_run(opened, corpus, split, candidates=candidates, among=among)
     record = runs.record_evaluation(opened, result)
     hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
     report = Report(as_json)

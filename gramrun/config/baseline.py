@@ -12,7 +12,9 @@ from gramrun.config.base import DataSection, EvaluationSection, Section
 class BaselineSection(Section):
     """A model without two-tower training (`gramrun.evaluation.baselines`)."""
 
-    name: Literal["popularity", "implicit-als", "exact-als", "ease"] = Field(description="the method")
+    name: Literal["popularity", "implicit-als", "exact-als", "ease", "feature-popularity", "tfidf"] = Field(
+        description="the method; the last two rank by features, items never seen included"
+    )
     embedding_dim: int = Field(35, ge=1, description="k, of both kinds of ALS")
     sweeps: int = Field(30, ge=1, description="passes over both sides: implicit ALS's, exact ALS's at most")
     seed: int = Field(0, ge=0, lt=2**32, description="of the random start")
@@ -32,7 +34,11 @@ class BaselineSection(Section):
             return f"exact ALS λ={self.gravity:g} γ={self.gamma_left:g},{self.gamma_right:g}"
         if self.name == "ease":
             return f"EASE l2={self.l2:g}"
-        return {"popularity": "popularity", "implicit-als": "implicit ALS"}[self.name]
+        return {
+            "implicit-als": "implicit ALS",
+            "feature-popularity": "feature popularity",
+            "tfidf": "TF-IDF",
+        }.get(self.name, self.name)
 
 
 class BaselineConfig(Section):

@@ -9,6 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from gramrun.config.base import Section
 
+SplitBy = Literal["pairs", "right-items", "left-items"]
+
 
 class SplitSection(Section):
     """The train/validation split (`gramrun.data.split`)."""
@@ -17,7 +19,11 @@ class SplitSection(Section):
         None,
         gt=0,
         lt=1,
-        description="expected share of validation pairs; null for the paper's, 0.1 of Wikipedia, else 0.2",
+        description="expected share of validation pairs (or items); null for the paper's, 0.1 of Wikipedia, "
+        "else 0.2",
+    )
+    by: SplitBy = Field(
+        "pairs", description="what is held out: pairs, or whole items, which then have no training pair"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="another seed gives an independent split")
     tuning_fraction: float | None = Field(
@@ -25,7 +31,7 @@ class SplitSection(Section):
         gt=0,
         lt=1,
         description="a corpus to choose hyper-parameters on: the validation pairs are dropped, and this "
-        "share of the training pairs takes their place",
+        "share of the training pairs (or items) takes their place",
     )
 
 

@@ -67,6 +67,12 @@ class TrainSection(Section):
         1.0, ge=0, le=1, description="left items weigh frequency^γ in their Gramian: 1 the paper, 0 uniform"
     )
     gamma_right: float = Field(1.0, ge=0, le=1, description="the same for right items")
+    id_dropout_left: float = Field(
+        0.0, ge=0, lt=1, description="share of a batch's left items that are embedded without their id"
+    )
+    id_dropout_right: float = Field(
+        0.0, ge=0, lt=1, description="the same for right items; for recommending items never seen"
+    )
     target: Literal["one", "value"] = Field("one", description="s_i: 1, or the corpus's own (a rating)")
     prior: PriorSection = PriorSection()
     temperature: float = Field(1.0, gt=0, description="batch-softmax: scores are ⟨u, v⟩ / temperature")
@@ -179,6 +185,11 @@ class RunConfig(Section):
         estimator, train = self.estimator, self.train
         if train.objective == "batch-softmax" and estimator.name != "none":
             raise ValueError("train.objective: batch-softmax has no Gramians; set estimator.name: none")
+        if estimator.name == "exact" and (train.id_dropout_left or train.id_dropout_right):
+            raise ValueError(
+                "estimator.name: exact embeds every item with its id; drop train.id_dropout_left and "
+                "id_dropout_right, or set another estimator"
+            )
         if estimator.name == "none" and train.objective != "batch-softmax" and train.gravity > 0:
             raise ValueError(
                 "estimator.name: none goes with train.objective: batch-softmax, or with train.gravity: 0"

@@ -30,6 +30,10 @@ class Stream(IntEnum):
     RIGHT_OBSERVER = 4
     LEFT_REFERENCE = 5
     RIGHT_REFERENCE = 6
+    LEFT_IDS = 7
+    RIGHT_IDS = 8
+    LEFT_GRAMIAN_IDS = 9
+    RIGHT_GRAMIAN_IDS = 10
 
 
 def step_generator(seed: int, stream: int, step: int) -> np.random.Generator:

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gramrun.base.errors import InputError
+from gramrun.config.prepare import SplitBy
 from gramrun.data.corpus import SplitCorpus
 
 REMEDY = "prepare the corpus again with --force"
@@ -69,12 +70,20 @@ class _Sides(_Model):
     right: _Side
 
 
+class _Split(_Model):
+    by: SplitBy
+    fraction: float
+    seed: int
+    held_out_items: int | None = None
+
+
 class _Manifest(_Model):
     name: str
     corpus: dict[str, int]
     counts: dict[str, int] = {}
     sides: _Sides
     vocabularies: dict[_Name, _Count]
+    split: _Split | None = None  # older corpora do not say it; they are split by pairs
     content_hash: str
     origin: dict[str, Any]
     files: dict[_File, _FileEntry]

@@ -47,6 +47,7 @@ def prepare_corpus(
         raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
     found = corpora.find(name, config, source)
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
+    by = config.split.by
     # In the background: the checksums of large files take as long as parsing them.
     origin = start_thread(lambda: _origin(name, config, found, fraction))
     if _is_occupied(output, force):
@@ -57,10 +58,15 @@ def prepare_corpus(
                 return _existing(output, origin()["fingerprint"]), False
             corpus = found.read()
             if config.split.tuning_fraction is not None:
-                corpus = without_validation(corpus, fraction, seed)
+                corpus = without_validation(corpus, fraction, seed, by)
                 fraction, seed = config.split.tuning_fraction, tuning_seed(seed)
             manifest = shards.write_corpus(
-                corpus, output, validation_fraction=fraction, split_seed=seed, origin=origin()
+                corpus,
+                output,
+                validation_fraction=fraction,
+                split_seed=seed,
+                split_by=by,
+                origin=origin(),
             )
     except RunError as error:  # the output cannot be written: an input error
         raise InputError(f"{error}; make room, or choose another --output") from error
@@ -82,6 +88,8 @@ def _origin(name: str, config: PrepareConfig, found: Found, fraction: float) -> 
     # Without null settings: a new optional setting keeps the fingerprint of every prepared corpus.
     settings = config.model_dump(mode="json", include={"split", *found.sections}, exclude_none=True)
     settings["split"]["validation_fraction"] = fraction
+    if config.split.by == "pairs":  # for the same reason
+        del settings["split"]["by"]
     deciding: Mapping[str, Any] = {
         "corpus": name,
         "settings": settings,

@@ -24,10 +24,11 @@ import pandas as pd
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import check_recorded, check_schema, new_folder, read_json, write_json
+from gramrun.config.prepare import SplitBy
 from gramrun.data.content import columns_of, describe, write_content
 from gramrun.data.corpus import Corpus, Feature, Pairs, Side, SplitCorpus
 from gramrun.data.manifest import REMEDY, UNREADABLE, check_arrays, check_manifest, load_array
-from gramrun.data.split import joined, joined_mask, split_mask
+from gramrun.data.split import divide, joined, joined_mask
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -66,6 +67,7 @@ def write_corpus(
     *,
     validation_fraction: float,
     split_seed: int,
+    split_by: SplitBy = "pairs",
     origin: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Split a corpus and write its shards, replacing `folder`.
@@ -73,8 +75,9 @@ def write_corpus(
     Args:
         corpus: the corpus.
         folder: the destination; it appears whole or not at all.
-        validation_fraction: the expected share of validation pairs.
+        validation_fraction: the expected share of validation pairs, or of held-out items.
         split_seed: of the split.
+        split_by: what is held out.
         origin: provenance for the manifest (source, input checksums, config, parser version); its
             ``fingerprint`` changes when any of them does.
 
@@ -85,7 +88,8 @@ def write_corpus(
         InputError: when a split would be empty.
         RunError: when the folder cannot be written.
     """
-    return _write(corpus, split_mask(corpus, validation_fraction, split_seed), folder, origin)
+    division = divide(corpus, validation_fraction, split_seed, split_by)
+    return _write(division.corpus, division.in_validation, division.manifest, folder, origin)
 
 
 def write_split(split: SplitCorpus, folder: Path, *, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,11 +98,15 @@ def write_split(split: SplitCorpus, folder: Path, *, origin: Mapping[str, Any]) 
     Raises:
         RunError: when the folder cannot be written.
     """
-    return _write(joined(split), joined_mask(split), folder, origin)
+    return _write(joined(split), joined_mask(split), split.manifest["split"], folder, origin)
 
 
 def _write(
-    corpus: Corpus, in_validation: np.ndarray, folder: Path, origin: Mapping[str, Any]
+    corpus: Corpus,
+    in_validation: np.ndarray,
+    split: Mapping[str, Any],
+    folder: Path,
+    origin: Mapping[str, Any],
 ) -> dict[str, Any]:
     with new_folder(folder) as temporary:
         columns = columns_of(corpus, in_validation)
@@ -106,6 +114,7 @@ def _write(
         manifest = {
             "schema_version": SCHEMA_VERSION,
             **describe(corpus, in_validation),
+            "split": dict(split),
             "content_hash": content,
             "origin": dict(origin),
             "files": files,

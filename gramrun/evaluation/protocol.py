@@ -2,7 +2,8 @@
 
 1. Left items: those with at least one positive in the split, or ``evaluation.left_items`` of them.
 2. Candidates: ``evaluation.candidates`` right items drawn uniformly without replacement, the same for all
-   left items, plus each left item's own positives; all right items if there are fewer.
+   left items, plus each left item's own positives; all right items if there are fewer. Among ``unseen``,
+   only right items without a training pair, of a corpus that holds out right items.
 3. On the validation split, a left item's training positives are excluded; on the training split none are.
 4. Ties count against the model (`gramrun.evaluation.ranking`).
 5. Popularity is measured on the same candidates, for comparison.
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -45,6 +46,7 @@ from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs.directory import PER_ITEM
 
 Metric = Callable[[Ints, Ints, int], NDArray[np.float64]]
+Among = Literal["all", "unseen"]
 
 MEASURES: Mapping[str, tuple[Metric, int]] = {
     "map@10": (metrics.average_precision, 10),
@@ -67,7 +69,8 @@ class RankingTask:
         excluded: the training positives of each left item, or None if they are ranked too.
         candidates: right item ids, int64, ascending.
         candidate_hash: SHA-256 of the candidate ids.
-        full: whether the candidates are all right items.
+        full: whether the candidates are all right items, or all unseen ones.
+        among: the right items that candidates are drawn from.
     """
 
     split: str
@@ -77,14 +80,23 @@ class RankingTask:
     candidates: Ints
     candidate_hash: str
     full: bool
+    among: Among = "all"
 
 
-def ranking_task(corpus: SplitCorpus, split: str, settings: EvaluationSection) -> RankingTask:
-    """Choose left items and candidates of ``validation`` or ``train``: a function of corpus and settings.
+def ranking_task(
+    corpus: SplitCorpus, split: str, settings: EvaluationSection, among: Among = "all"
+) -> RankingTask:
+    """Choose left items and candidates of ``validation`` or ``train``: a function of the arguments.
 
     Raises:
-        InputError: when the split has no pairs.
+        InputError: when the split has no pairs; when ``unseen`` is asked of anything but the validation pairs
+            of held-out right items.
     """
+    if among == "unseen" and (split != "validation" or held_out_by(corpus) != "right-items"):
+        raise InputError(
+            f"{corpus.place}: the {split} positives are not all unseen right items; prepare the corpus with "
+            "--set split.by=right-items, and rank its validation split"
+        )
     pairs = corpus.pairs(split)
     if not len(pairs):
         raise InputError(f"{corpus.place}: has no {split} pairs; hold some out, or evaluate the other split")
@@ -98,9 +110,19 @@ def ranking_task(corpus: SplitCorpus, split: str, settings: EvaluationSection) -
         relevant = ItemSets(relevant.starts[chosen], relevant.ends[chosen], pairs.right)
     train = corpus.train
     excluded = ItemSets.of_left_items(train.left, train.right, left_items) if split == "validation" else None
-    candidates = sample_candidates(corpus.right.items, settings.candidates, settings.seed)
-    full = len(candidates) == corpus.right.items
-    return RankingTask(split, left_items, relevant, excluded, candidates, candidate_hash(candidates), full)
+    pool = np.flatnonzero(corpus.right_frequency == 0) if among == "unseen" else None
+    size = corpus.right.items if pool is None else len(pool)
+    candidates = sample_candidates(size, settings.candidates, settings.seed)
+    full = len(candidates) == size
+    if pool is not None:
+        candidates = pool[candidates]
+    hashed = candidate_hash(candidates)
+    return RankingTask(split, left_items, relevant, excluded, candidates, hashed, full, among)
+
+
+def held_out_by(corpus: SplitCorpus) -> str:
+    """What the split holds out: ``pairs``, ``right-items`` or ``left-items``."""
+    return str(corpus.manifest.get("split", {}).get("by", "pairs"))
 
 
 def evaluate_embeddings(
@@ -109,6 +131,7 @@ def evaluate_embeddings(
     corpus: SplitCorpus,
     split: str,
     settings: EvaluationSection,
+    among: Among = "all",
 ) -> dict[str, Any]:
     """Rank the candidates of every chosen left item by ⟨u, v⟩ and measure.
 
@@ -118,25 +141,30 @@ def evaluate_embeddings(
         corpus: the split corpus.
         split: ``validation`` or ``train``.
         settings: candidates, left items and seed.
+        among: the right items that candidates are drawn from.
 
     Returns:
         The record of `measure_embeddings`.
     """
-    task = ranking_task(corpus, split, settings)
+    task = ranking_task(corpus, split, settings, among)
     rows = torch.from_numpy(task.left_items).to(left_embeddings.device)
     return measure_embeddings(task, left_embeddings[rows], right_embeddings, settings.seed)
 
 
 @torch.no_grad()
 def evaluate_model(
-    model: TwoTower, corpus: SplitCorpus, splits: Iterable[str], settings: EvaluationSection
+    model: TwoTower,
+    corpus: SplitCorpus,
+    splits: Iterable[str],
+    settings: EvaluationSection,
+    among: Among = "all",
 ) -> dict[str, dict[str, Any]]:
     """Measure a model on several splits; returns the records of `measure_embeddings` by split.
 
     Embeds only the items that are ranked, each once. Draws from no global random stream and changes nothing
     in the model.
     """
-    tasks = [ranking_task(corpus, split, settings) for split in splits]
+    tasks = [ranking_task(corpus, split, settings, among) for split in splits]
     left_rows = _rows_in_use([task.left_items for task in tasks], corpus.left.items)
     ranked = itertools.chain(*([task.candidates] for task in tasks), *(_items_of(t.relevant) for t in tasks))
     right_rows = _rows_in_use(ranked, corpus.right.items)
@@ -180,10 +208,10 @@ def measure(task: RankingTask, scorer: Scorer, seed: int) -> dict[str, Any]:
 
     Returns:
         ``split``; the `MEASURES`, with ``ci95``, the bootstrap interval of ``map@10`` over left items;
-        ``effective_rank``, null; ``left_items`` and ``candidates`` (counts), ``full`` (whether the candidates
-        are all right items), ``train_positives`` (excluded or included), ``candidate_hash``, and ``seconds``.
-        And `PER_ITEM`, whose mean is ``map@10``: float32, shape (left items,), in ascending order of left
-        items.
+        ``effective_rank``, null; ``left_items`` and ``candidates`` (counts), ``among`` (``all`` or
+        ``unseen``), ``full`` (whether the candidates are all of these), ``train_positives`` (excluded or
+        included), ``candidate_hash``, and ``seconds``. And `PER_ITEM`, whose mean is ``map@10``: float32,
+        shape (left items,), in ascending order of left items.
     """
     started = time.perf_counter()
     with tqdm(
@@ -201,6 +229,7 @@ def measure(task: RankingTask, scorer: Scorer, seed: int) -> dict[str, Any]:
         "effective_rank": None,
         "left_items": len(scorer),
         "candidates": len(task.candidates),
+        "among": task.among,
         "full": task.full,
         "train_positives": "excluded" if task.excluded is not None else "included",
         "candidate_hash": task.candidate_hash,
@@ -231,17 +260,19 @@ def popularity_embeddings(left_items: int, right_frequency: np.ndarray) -> tuple
     return torch.ones(left_items, 1), torch.from_numpy(right_frequency.astype(np.float32))[:, None]
 
 
-def evaluate_popularity(corpus: SplitCorpus, split: str, settings: EvaluationSection) -> dict[str, Any]:
+def evaluate_popularity(
+    corpus: SplitCorpus, split: str, settings: EvaluationSection, among: Among = "all"
+) -> dict[str, Any]:
     """Measure popularity on the candidates of `ranking_task`."""
     left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
-    return evaluate_embeddings(left, right, corpus, split, settings)
+    return evaluate_embeddings(left, right, corpus, split, settings, among)
 
 
 def with_popularity(
     result: Mapping[str, Any], corpus: SplitCorpus, settings: EvaluationSection
 ) -> dict[str, Any]:
     """A record of `measure` with the corpus's hash and popularity's metrics on the same candidates."""
-    popularity = evaluate_popularity(corpus, result["split"], settings)
+    popularity = evaluate_popularity(corpus, result["split"], settings, result["among"])
     return {
         **result,
         "data_hash": corpus.content_hash,
@@ -252,7 +283,8 @@ def with_popularity(
 def describe(result: Mapping[str, Any]) -> str:
     """A record of `with_popularity` as a short table."""
     low, high = result["ci95"]
-    pool = "all right items" if result["full"] else f"{result['candidates']:,} candidates"
+    unseen = " unseen" if result["among"] == "unseen" else ""
+    pool = f"all{unseen} right items" if result["full"] else f"{result['candidates']:,}{unseen} candidates"
     lines = [
         f"{result['split']}: {result['left_items']:,} left items, {pool}, "
         f"training positives {result['train_positives']}; MAP@10's 95 % interval [{low:.4f}, {high:.4f}]",

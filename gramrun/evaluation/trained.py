@@ -19,6 +19,7 @@ from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.manifest import UNREADABLE
 from gramrun.evaluation.baselines import ease
 from gramrun.evaluation.protocol import (
+    Among,
     evaluate_embeddings,
     evaluate_model,
     with_popularity,
@@ -33,7 +34,12 @@ ITEMS_AT_ONCE = 65_536  # embedded at once; bounds memory and does not change a 
 
 
 def evaluate_run(
-    run: Run | BaselineRun, corpus: SplitCorpus, split: str, *, candidates: int | None = None
+    run: Run | BaselineRun,
+    corpus: SplitCorpus,
+    split: str,
+    *,
+    candidates: int | None = None,
+    among: Among = "all",
 ) -> dict[str, Any]:
     """Evaluate a run's newest checkpoint, or a baseline, and popularity on the same candidates.
 
@@ -42,25 +48,27 @@ def evaluate_run(
         corpus: its corpus.
         split: ``validation`` or ``train``.
         candidates: the number of right items to draw; by default the run's ``evaluation.candidates``.
+        among: the right items to draw from: all, or those without a training pair.
 
     Returns:
         The record of `with_popularity`, with ``step`` and ``method``.
 
     Raises:
-        InputError: when the run holds no trained model or is damaged, or `corpus` is not the run's.
+        InputError: when the run holds no trained model or is damaged, `corpus` is not the run's, or it
+            holds out no right items to rank among.
     """
     settings = run.config.evaluation
     if candidates is not None:
         settings = settings.model_copy(update={"candidates": candidates})
     if isinstance(run, BaselineRun):
         if run.config.baseline.name == "ease":
-            result = ease.evaluate(load_item_weights(run, corpus), corpus, split, settings)
+            result = ease.evaluate(load_item_weights(run, corpus), corpus, split, settings, among)
         else:
-            result = evaluate_embeddings(*load_embeddings(run, corpus), corpus, split, settings)
+            result = evaluate_embeddings(*load_embeddings(run, corpus), corpus, split, settings, among)
         step = sweeps_done(run)
     else:
         model, step = load_model(run, corpus)
-        result = evaluate_model(model, corpus, [split], settings)[split]
+        result = evaluate_model(model, corpus, [split], settings, among)[split]
     return {**with_popularity(result, corpus, settings), "step": step, "method": run.method}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -10,17 +11,17 @@ from torch import Tensor
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import RunConfig
-from gramrun.data.corpus import Side, SplitCorpus
+from gramrun.data.corpus import Feature, Side, SplitCorpus
 from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.engine import Engine, PlainEngine
-from gramrun.model.l2 import dense_decay, row_decays
+from gramrun.model.l2 import dense_decay, row_decays, row_frequencies
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
 from gramrun.model.static_engine import StaticEngine
-from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks
+from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks, table_name
 
 
 def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
-    """Make the towers that `config` describes over the features of `corpus`."""
+    """Make the towers that `config` describes over the features of `corpus`; untrained rows are 0."""
     section = config.model
     shape = TowerShape(
         embedding_dim=section.embedding_dim,
@@ -35,17 +36,85 @@ def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
 
     def columns(side: Side) -> list[FeatureColumn]:
         return [
-            FeatureColumn(f.vocabulary, torch.from_numpy(f.offsets), torch.from_numpy(f.indices))
+            FeatureColumn(
+                f.vocabulary,
+                torch.from_numpy(f.offsets),
+                torch.from_numpy(f.indices),
+                is_id=f.vocabulary == side.item,
+            )
             for f in side.features
         ]
 
-    return TwoTower(
+    model = TwoTower(
         columns(corpus.left),
         columns(corpus.right),
         corpus.vocabulary_sizes,
         shape,
         seed=config.train.seed,
         sparse_gradients=config.train.optimizer in SPARSE_OPTIMIZERS,
+    )
+    clear_untrained_rows(model, corpus)
+    return model
+
+
+@torch.no_grad()
+def clear_untrained_rows(model: TwoTower, corpus: SplitCorpus) -> None:
+    """Set the table rows that no training pair holds to 0.
+
+    They are the ids of items never seen, and values that only such items have. Training never changes them:
+    no observed pair holds them, and their items have weight 0 in the Gramians. At their random start they
+    would add noise to the embeddings of these items. The rows that training does change, and every draw, stay
+    as they are.
+    """
+    tables = model.named_tables()
+    for vocabulary, frequency in row_frequencies(corpus).items():
+        tables[table_name(vocabulary)][torch.from_numpy(frequency == 0)] = 0
+
+
+@torch.no_grad()
+def embed_new_items(
+    model: TwoTower, name: Literal["left", "right"], side: Side, features: Mapping[str, Feature]
+) -> Tensor:
+    """Embed items that the corpus does not hold, by their features and without an id.
+
+    As an item of the corpus without a training pair: equal features have equal embeddings.
+
+    Args:
+        model: the towers.
+        name: which tower.
+        side: that side of the corpus, whose features the tower has.
+        features: features of the new items by name, over the vocabularies of `side`. One that is left out is
+            missing of all items.
+
+    Returns:
+        float32, shape (new items, k).
+
+    Raises:
+        ValueError: when there is no feature, one is not of this side or is the id, its values are not in its
+            vocabulary, or the features are not all of equally many items.
+    """
+    known = {f.name: f.vocabulary for f in side.features if f.vocabulary != side.item}
+    for given, feature in features.items():
+        if known.get(given) != feature.vocabulary:
+            raise ValueError(f"{given}: no feature of a {side.item}; it has {', '.join(known) or 'none'}")
+        rows = len(model.named_tables()[table_name(feature.vocabulary)])
+        if len(feature.indices) and not 0 <= feature.indices.min() <= feature.indices.max() < rows:
+            raise ValueError(f"{given}: holds an index outside of 0 … {rows - 1:,}")
+    items = next((len(feature.offsets) - 1 for feature in features.values()), 0)
+    if not items or any(len(feature.offsets) - 1 != items for feature in features.values()):
+        raise ValueError(
+            f"give at least one feature of at least one new {side.item}, all of equally many items"
+        )
+    nothing = torch.zeros(items + 1, dtype=torch.int64), torch.empty(0, dtype=torch.int32)
+    columns = []
+    for own in side.features:
+        new = features.get(own.name)
+        bags = nothing if new is None else (torch.from_numpy(new.offsets), torch.from_numpy(new.indices))
+        columns.append(FeatureColumn(own.vocabulary, *bags).to(model.device))
+    tower = model.left if name == "left" else model.right
+    return embed_in_chunks(
+        lambda chosen: tower.dense(tower.inputs(chosen, model.tables, columns=columns)),
+        torch.arange(items, device=model.device),
     )
 
 

@@ -63,12 +63,24 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Column:
-    """A feature of one side: its bags, its table, and its first column in the tower's inputs."""
+    """A feature of one side: its bags, its table, its first column in the inputs, whether it is the id."""
 
     offsets: np.ndarray
     indices: np.ndarray
     table: str
     start: int
+    is_id: bool
+
+    def list_rows(self, items: np.ndarray, without_id: np.ndarray | None) -> _ColumnRows:
+        """List the rows of the bags of `items`; those of dropped ids are empty."""
+        if self.is_id and without_id is not None:
+            kept = self.list_rows(items[~without_id], None)
+            ends = np.concatenate([[0], kept.ends])[np.cumsum(~without_id)]
+            return _ColumnRows(self, kept.rows, ends)
+        rows = np.empty(bags.count_rows(self.offsets, self.indices, items)[0], dtype=np.int32)
+        ends = np.empty(len(items), dtype=np.int64)
+        bags.list_rows(self.offsets, self.indices, items, rows, ends)
+        return _ColumnRows(self, rows, ends)
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
         step = 0 if tower.output is None else self._width  # the bags of a linear tower are summed
         return [
-            _Column(c.offsets.numpy(), c.indices.numpy(), table_name(c.vocabulary), i * step)
+            _Column(c.offsets.numpy(), c.indices.numpy(), table_name(c.vocabulary), i * step, c.is_id)
             for i, c in enumerate(columns)
         ]
 
@@ -149,17 +161,16 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         if self._dense_optimizer is not None:
             set_rates([self._dense_optimizer], [self._optimizer.dense_learning_rate], factor)
 
-    def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
+    def gather(  # noqa: D102
+        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
+    ) -> Inputs:
         inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
-        listed = []
-        for c in self._columns[side]:
-            rows = np.empty(bags.count_rows(c.offsets, c.indices, items.numpy())[0], dtype=np.int32)
-            ends = np.empty(len(items), dtype=np.int64)
-            bags.list_rows(c.offsets, c.indices, items.numpy(), rows, ends)
-            first = ends[part.start - 1] if part.start else 0
-            weight = self._tables[c.table].weight
-            bags.gather_bags(rows[first:], ends[part] - first, weight, self._mean, inputs.numpy(), c.start)
-            listed.append(_ColumnRows(c, rows, ends))
+        dropped = None if without_id is None else without_id.numpy()
+        listed = [c.list_rows(items.numpy(), dropped) for c in self._columns[side]]
+        for c in listed:
+            first = c.ends[part.start - 1] if part.start else 0
+            weight, start = self._tables[c.column.table].weight, c.column.start
+            bags.gather_bags(c.rows[first:], c.ends[part] - first, weight, self._mean, inputs.numpy(), start)
         return TowerInputs(inputs.requires_grad_(torch.is_grad_enabled()), listed)
 
     def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102

@@ -67,13 +67,16 @@ class Engine(ABC, Generic[Rows]):
         self.towers: dict[str, Tower] = {"left": model.left, "right": model.right}
 
     @abstractmethod
-    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[Rows]:
+    def gather(
+        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
+    ) -> TowerInputs[Rows]:
         """Gather the bags of a batch.
 
         Args:
             side: ``left`` or ``right``.
             items: int64, shape (B',), the whole batch.
             part: the rows of the batch that belong to this process.
+            without_id: bool, shape (B',). Where the bag of the item's id is left empty; None: nowhere.
 
         Returns:
             The inputs of `part`. The rows may cover the whole batch.
@@ -100,9 +103,9 @@ class Engine(ABC, Generic[Rows]):
         """Set both learning rates to the configured ones times a factor, until the next call."""
 
     @torch.no_grad()
-    def embed(self, side: str, items: Tensor) -> Tensor:
+    def embed(self, side: str, items: Tensor, without_id: Tensor | None = None) -> Tensor:
         """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
-        return self.towers[side].dense(self.gather(side, items, slice(0, len(items))).inputs)
+        return self.towers[side].dense(self.gather(side, items, slice(0, len(items)), without_id).inputs)
 
     def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
         """``function(*left), function(*right)``, on two threads where that is faster."""
@@ -158,13 +161,19 @@ class PlainEngine(Engine[TableRows]):
     def scale_rates(self, factor: float) -> None:  # noqa: D102
         set_rates(self._optimizers, self._rates, factor)
 
-    def gather(self, side: str, items: Tensor, part: slice) -> TowerInputs[TableRows]:  # noqa: D102
+    def gather(  # noqa: D102
+        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
+    ) -> TowerInputs[TableRows]:
         tower = self.towers[side]
         columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
+        own = items[part]
+        dropped = None if without_id is None else without_id[part]
         rows = []
         if self._decays and torch.is_grad_enabled():
-            rows = [(table_name(c.vocabulary), c.rows(items[part])[0]) for c in columns]
-        return TowerInputs(tower.inputs(items[part], self.model.tables), rows)
+            for c in columns:
+                listed = own[~dropped] if dropped is not None and c.is_id else own
+                rows.append((table_name(c.vocabulary), c.rows(listed)[0]))
+        return TowerInputs(tower.inputs(own, self.model.tables, without_id=dropped), rows)
 
     def update(self, left: TowerInputs[TableRows], right: TowerInputs[TableRows]) -> None:  # noqa: D102
         for name, rows in (*left.rows, *right.rows):

@@ -1,7 +1,8 @@
 """L2 regularisation: rows of the feature tables by their frequency, and the dense layers.
 
 With μ = ``train.l2``, ν = ``train.l2_exponent``, μ' = ``train.dense_l2``, and f_r the occurrences of row r in
-the bags of the n training pairs (both sides, F = sum_r f_r),
+the bags of the n training pairs (both sides, F = sum_r f_r; ids that are dropped with probability p count
+1 − p times),
 
     R(θ) = μ sum_r w_r ‖E_r‖² + μ' ‖W‖²,      w_r = (F/n) f_r^ν / sum_s f_s^ν      over the rows with f_r > 0
 
@@ -38,7 +39,7 @@ def row_decays(config: RunConfig, corpus: SplitCorpus) -> dict[str, Tensor]:
     train = config.train
     if not train.l2:
         return {}
-    found = row_frequencies(corpus)
+    found = row_frequencies(corpus, train.id_dropout_left, train.id_dropout_right)
     powers = importances(found, train.l2_exponent)
     scale = 2 * train.l2 * _batch_scale(config) / train.batch_size
     return {table_name(name): torch.from_numpy((scale * a).astype(np.float32)) for name, a in powers.items()}
@@ -53,18 +54,31 @@ def _batch_scale(config: RunConfig) -> int:
     return config.train.batch_size if config.train.reduction == "sum" else 1
 
 
-def row_frequencies(corpus: SplitCorpus) -> dict[str, np.ndarray]:
-    """Count f_r, the occurrences of each row in the bags of the training pairs.
+def row_frequencies(
+    corpus: SplitCorpus, id_dropout_left: float = 0.0, id_dropout_right: float = 0.0
+) -> dict[str, np.ndarray]:
+    """Count f_r, the expected occurrences of each row in the bags of the training pairs.
+
+    Args:
+        corpus: the corpus.
+        id_dropout_left: the probability with which a left item's id is dropped.
+        id_dropout_right: the same for right items.
 
     Returns:
-        Whole numbers by vocabulary: float64, shape (rows,). A row that a bag holds twice counts twice.
+        By vocabulary: float64, shape (rows,), whole numbers without dropout. A row that a bag holds twice
+        counts twice.
     """
     found: dict[str, np.ndarray] = {}
-    sides = ((corpus.left, corpus.left_frequency), (corpus.right, corpus.right_frequency))
-    for side, frequency in sides:
+    sides = (
+        (corpus.left, corpus.left_frequency, id_dropout_left),
+        (corpus.right, corpus.right_frequency, id_dropout_right),
+    )
+    for side, frequency, dropout in sides:
         for f in side.features:
-            counts = found.setdefault(f.vocabulary, np.zeros(corpus.vocabulary_sizes[f.vocabulary]))
+            counts = np.zeros(corpus.vocabulary_sizes[f.vocabulary])
             add_frequencies(f.offsets, f.indices, frequency, counts)
+            kept = 1 - dropout if f.vocabulary == side.item else 1.0
+            found[f.vocabulary] = found.get(f.vocabulary, 0.0) + kept * counts
     return found
 
 

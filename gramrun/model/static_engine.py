@@ -103,7 +103,10 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         self._columns = {side: _columns(tower) for side, tower in self.towers.items()}
         self._embed = {side: self._replayed(partial(self._embed_outputs, side)) for side in self.towers}
 
-    def embed(self, side: str, items: Tensor) -> Tensor:  # noqa: D102
+    def embed(  # noqa: D102
+        self, side: str, items: Tensor, without_id: Tensor | None = None
+    ) -> Tensor:
+        assert without_id is None, "a captured graph draws nothing; `checks` refuses to drop ids"
         return self._embed[side](items)[0].clone()  # the next batch overwrites the graph's output
 
     def _embed_outputs(self, side: str, items: Tensor) -> tuple[Tensor]:
@@ -118,7 +121,10 @@ class StaticEngine(Engine[list[_ColumnRows]]):
     def scale_rates(self, factor: float) -> None:  # noqa: D102
         assert factor == 1, "a captured graph has constant rates; `checks` refuses a decay"
 
-    def gather(self, side: str, items: Tensor, part: slice) -> Inputs:  # noqa: D102
+    def gather(  # noqa: D102
+        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
+    ) -> Inputs:
+        assert without_id is None, "a captured graph draws nothing; `checks` refuses to drop ids"
         summed = self.towers[side].output is None  # the bags of a linear tower
         parts, listed = [], []
         start = 0

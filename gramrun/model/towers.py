@@ -10,6 +10,10 @@ A tower without hidden layers is linear: each table has the width of the embeddi
 bags, which is matrix factorisation with features. Features of both sides with the same vocabulary share one
 table (paper, footnote 1).
 
+Items never seen. A table row that no training pair holds stays as it was made. It is 0
+(`gramrun.model.build.clear_untrained_rows`), so an item without a training pair has the embedding of its
+features, and its id contributes what a dropped id contributes in training (``train.id_dropout_right``): 0.
+
 Initial scale. Table entries are N(0, s²), dense layers He normal with zero biases. With one-hot features, the
 entries of the embeddings have scale s at any depth; every further term of a sum (bags of several values,
 features of a linear tower, the skip) adds its variance. `configs/README.md` says how to choose s.
@@ -20,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,14 +70,19 @@ class TowerShape:
 
 
 class FeatureColumn(nn.Module):
-    """One feature of one side: the table rows of each item's bag (CSR)."""
+    """One feature of one side: the table rows of each item's bag (CSR).
+
+    Attributes:
+        is_id: whether the feature is the item's own id, which `gramrun.training.side` can drop.
+    """
 
     offsets: Tensor
     indices: Tensor
 
-    def __init__(self, vocabulary: str, offsets: Tensor, indices: Tensor) -> None:
+    def __init__(self, vocabulary: str, offsets: Tensor, indices: Tensor, *, is_id: bool = False) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        self.is_id = is_id
         self.longest = int(offsets.diff().max())  # values of the largest bag
         self.one_hot = len(indices) == len(offsets) - 1 and bool((offsets.diff() == 1).all())
         # Features are data, not parameters: they follow the device but stay out of checkpoints.
@@ -120,13 +129,27 @@ class Tower(nn.Module):
         return self.dense(self.inputs(items, tables))
 
     def inputs(
-        self, items: Tensor, tables: nn.ModuleDict, columns: Iterable[nn.Module] | None = None
+        self,
+        items: Tensor,
+        tables: nn.ModuleDict,
+        columns: Sequence[FeatureColumn] | None = None,
+        without_id: Tensor | None = None,
     ) -> Tensor:
         """Gather z, the bags of `items`: shape (B, width of all bags); linear towers: their sum, (B, k).
 
-        `columns` are those of other items, in the order of the tower's own.
+        Args:
+            items: int64, shape (B,).
+            tables: the feature tables by `table_name`.
+            columns: the same features of other items; None for the tower's own.
+            without_id: bool, shape (B,). Where the bag of the item's id is 0; None: nowhere.
         """
-        bags = [c(items, tables[table_name(str(c.vocabulary))]) for c in columns or self.columns]
+        own: list[FeatureColumn] = list(self.columns)  # type: ignore[arg-type]
+        bags = []
+        for column in own if columns is None else columns:
+            bag = column(items, tables[table_name(column.vocabulary)])
+            if without_id is not None and column.is_id:
+                bag = bag.masked_fill(without_id[:, None], 0)
+            bags.append(bag)
         return sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1)
 
     def dense(self, inputs: Tensor) -> Tensor:

@@ -63,6 +63,15 @@ def _check_corpus(config: RunConfig, corpus: SplitCorpus, observers: Sequence[Es
         raise ConfigError(
             f"train.target is value, but the pairs of {corpus.place} carry no target; set train.target: one"
         )
+    for side, dropout, features in (
+        ("left", config.train.id_dropout_left, corpus.left.features),
+        ("right", config.train.id_dropout_right, corpus.right.features),
+    ):
+        if dropout and len(features) == 1:
+            raise ConfigError(
+                f"train.id_dropout_{side} is {dropout:g}, but the {side} items of {corpus.place} have no "
+                "feature besides their id; set it to 0"
+            )
 
 
 def _check_device(config: RunConfig, device: torch.device, observers: Sequence[EstimatorSection]) -> None:
@@ -77,6 +86,11 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
     if config.train.engine == "static" and (config.train.l2 or config.train.dense_l2):
         raise ConfigError(
             "train.engine: static has no L2 penalty; set train.engine: plain, or drop l2 and dense_l2"
+        )
+    if config.train.engine == "static" and (config.train.id_dropout_left or config.train.id_dropout_right):
+        raise ConfigError(
+            "train.engine: static draws nothing in a step; set train.engine: plain, or drop "
+            "train.id_dropout_left and id_dropout_right"
         )
     if config.train.engine == "static" and config.train.optimizer not in ("adagrad", "sgd"):
         raise ConfigError(

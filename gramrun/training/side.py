@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gramrun.base.processes import SINGLE_PROCESS, Processes
-from gramrun.data.batches import IndexStream, step_generator
+from gramrun.data.batches import IndexStream, Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
 from gramrun.model.towers import EMBED_CHUNK, embed_in_chunks
@@ -19,11 +20,16 @@ from gramrun.model.towers import EMBED_CHUNK, embed_in_chunks
 class EmbeddedSide:
     """One side: its items, their weights, and the function that embeds them.
 
+    With ``train.id_dropout_left`` or ``_right``, p > 0, a drawn item is embedded without its id with
+    probability p, in B′ and in B alike: training is that of a corpus in which each item is there with its id
+    and without it, with shares 1 − p and p. All draws are independent.
+
     Attributes:
         name: ``left`` or ``right``.
         items: the number of items.
         population: the weights of the items in the Gramian.
-        embed: item ids, shape (B,), to current embeddings, shape (B, k), without a graph.
+        embed: item ids, shape (B,), to current embeddings, shape (B, k), without a graph; as a second
+            argument it takes `without_id`.
         stream: the random stream of its Gramian batches (`gramrun.data.batches`).
         processes: the processes that train together. `draw`, `from_pairs` and `whole` return the part of this
             process, `chunks` whole chunks.
@@ -32,9 +38,10 @@ class EmbeddedSide:
     name: str
     items: int
     population: Population
-    embed: Callable[[Tensor], Tensor]
+    embed: Callable[..., Tensor]
     stream: int
     processes: Processes = SINGLE_PROCESS
+    id_dropout: float = 0.0
     _streams: dict[tuple[int, int, int], IndexStream] = field(default_factory=dict, repr=False, compare=False)
 
     @torch.no_grad()
@@ -43,7 +50,23 @@ class EmbeddedSide:
         items, pairs = self.population.members(self._stream(seed, stream, size).batch(step))
         items = self.processes.share(items)
         pairs = None if pairs is None else self.processes.share(pairs)
-        return GramianBatch(items, self.embed(items), pairs=pairs)
+        if not self.id_dropout:
+            return GramianBatch(items, self.embed(items), pairs=pairs)
+        ids = Stream.LEFT_GRAMIAN_IDS if self.name == "left" else Stream.RIGHT_GRAMIAN_IDS
+        without_id = self.processes.share(self._without_id(seed, ids, step, size))
+        return GramianBatch(items, self.embed(items, without_id), pairs=pairs)
+
+    def without_id(self, seed: int, step: int, size: int) -> Tensor | None:
+        """The items of a gradient batch that are embedded without their ids: bool, shape (size,), or None."""
+        if not self.id_dropout:
+            return None
+        return self._without_id(
+            seed, Stream.LEFT_IDS if self.name == "left" else Stream.RIGHT_IDS, step, size
+        )
+
+    def _without_id(self, seed: int, stream: int, step: int, size: int) -> Tensor:
+        drawn: np.ndarray = step_generator(seed, stream, step).random(size) < self.id_dropout
+        return torch.from_numpy(drawn).to(self.population.pair_items.device)
 
     def _stream(self, seed: int, stream: int, size: int) -> IndexStream:
         key = (seed, stream, size)

@@ -145,7 +145,8 @@ def embed_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> Embe
     """Embed one side of B' with a graph."""
     whole = side.population.pair_items[pairs].long()
     part = state.processes.part(len(whole))
-    inputs = state.engine.gather(side.name, whole, part)
+    without_id = side.without_id(state.config.train.seed, state.step, len(whole))
+    inputs = state.engine.gather(side.name, whole, part, without_id)
     embeddings = state.engine.towers[side.name].dense(inputs.inputs)
     importance = side.population.importance
     items = whole[part]

@@ -96,7 +96,9 @@ class Trainer:
         stream = batches.Stream.LEFT_GRAMIAN if left else batches.Stream.RIGHT_GRAMIAN
         population = make_population(torch.from_numpy(pair_items), side.items, gamma).to(self.device)
         embed = partial(self.engine.embed, name)
-        return EmbeddedSide(name, side.items, population, embed, stream, self.processes)
+        train = self.config.train
+        dropout = train.id_dropout_left if left else train.id_dropout_right
+        return EmbeddedSide(name, side.items, population, embed, stream, self.processes, dropout)
 
     @property
     def epoch(self) -> float:

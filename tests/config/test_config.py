@@ -176,7 +176,8 @@ def test_baselines_have_their_own_keys(tmp_path):
     assert changed.baseline.label == "exact ALS λ=30 γ=0,0.5"
     for override, message in {
         "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
-        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als', 'exact-als' or 'ease'",
+        "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als', 'exact-als', 'ease', "
+        "'feature-popularity' or 'tfidf'",
         "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
     }.items():
         with pytest.raises(ConfigError) as caught:

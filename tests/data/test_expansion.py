@@ -20,7 +20,7 @@ from gramrun.data.expansion import (
     with_mean,
 )
 from gramrun.data.shards import open_corpus
-from gramrun.data.split import SEEDS, joined, split_corpus, split_mask
+from gramrun.data.split import SEEDS, divide, joined, split_corpus
 from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
@@ -193,7 +193,7 @@ def test_equal_settings_give_equal_corpora_and_other_seeds_others(two_sides):
 def test_the_split_of_an_expansion_does_not_depend_on_its_draws(two_sides):
     """Both are hashes of the same items; were they one hash, validation pairs would be the surest ones."""
     corpus = expand("x", two_sides, Expansion(3, 2, 1, 700))
-    share = split_mask(corpus, 0.2, 0).mean()
+    share = divide(corpus, 0.2, 0).in_validation.mean()
     assert binom.cdf(int(len(corpus.pair_left) * min(share, 0.4 - share)), len(corpus.pair_left), 0.2) > 1e-3
 
 

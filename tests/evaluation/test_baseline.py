@@ -22,7 +22,7 @@ from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import directory
 
-NAMES = ("popularity", "implicit-als", "exact-als")
+NAMES = ("popularity", "implicit-als", "exact-als", "feature-popularity", "tfidf")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_run_holds_what_was_fitted_and_measured(gramrun, arguments, corpus, na
         np.testing.assert_array_equal(np.load(Path("r") / directory.per_item(split)), per_item)
         assert timeless(expected).items() <= measured[split].items()
         assert measured[split]["method"] == run.config.baseline.label
-    assert measured["validation"]["step"] == (0 if name == "popularity" else 4)
+    assert measured["validation"]["step"] == (4 if name.endswith("-als") else 0)
     assert run.metrics()[-1]["step"] == measured["validation"]["step"]
     code, out, _ = gramrun("evaluate", "r", "--json")
     assert (code, timeless(json.loads(out))) == (0, timeless(measured["validation"]))

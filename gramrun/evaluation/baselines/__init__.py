@@ -1,1 +1,1 @@
-"""Baselines: popularity, implicit ALS, exact ALS and EASE, on the same data and the same evaluation."""
+"""Baselines: popularity, ALS, EASE, and two that rank by features, on the same data and evaluation."""

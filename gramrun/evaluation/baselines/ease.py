@@ -36,7 +36,7 @@ from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import RunError
 from gramrun.config import EvaluationSection
 from gramrun.data.corpus import Pairs, SplitCorpus
-from gramrun.evaluation.protocol import measure, ranking_task
+from gramrun.evaluation.protocol import Among, measure, ranking_task
 from gramrun.evaluation.ranking import Chunk, Ints, ItemSets, ScoredChunk
 
 Weights = NDArray[np.float32]
@@ -192,7 +192,11 @@ class ItemScores:
 
 
 def evaluate(
-    weights: Weights, corpus: SplitCorpus, split: str, settings: EvaluationSection
+    weights: Weights,
+    corpus: SplitCorpus,
+    split: str,
+    settings: EvaluationSection,
+    among: Among = "all",
 ) -> dict[str, Any]:
     """Rank the candidates of every chosen left item by X_u B and measure.
 
@@ -201,9 +205,10 @@ def evaluate(
         corpus: the split corpus.
         split: ``validation`` or ``train``.
         settings: candidates, left items and seed.
+        among: the right items that candidates are drawn from.
 
     Returns:
         The record of `gramrun.evaluation.protocol.measure`.
     """
-    task = ranking_task(corpus, split, settings)
+    task = ranking_task(corpus, split, settings, among)
     return measure(task, ItemScores.of(corpus, task.left_items, weights), settings.seed)

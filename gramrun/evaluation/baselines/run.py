@@ -25,7 +25,7 @@ from gramrun.base.provenance import now
 from gramrun.config import BaselineConfig, BaselineSection, EvaluationSection
 from gramrun.config.loading import dump_config
 from gramrun.data.corpus import SplitCorpus
-from gramrun.evaluation.baselines import ease, exact_als, implicit_als
+from gramrun.evaluation.baselines import by_features, ease, exact_als, implicit_als
 from gramrun.evaluation.protocol import (
     evaluate_embeddings,
     popularity_embeddings,
@@ -83,7 +83,8 @@ def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
 
     Raises:
         InputError: when a required package is not installed.
-        ConfigError: when ``baseline.target`` is ``value`` and the corpus has no targets.
+        ConfigError: when ``baseline.target`` is ``value`` and the corpus has no targets, or features are
+            missing.
         RunError: when the numbers do not stay finite.
     """
     started = time.perf_counter()
@@ -93,7 +94,7 @@ def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
         left, right = implicit_als.fit(section, corpus)
         step = section.sweeps
     else:
-        left, right = popularity_embeddings(corpus.left.items, corpus.right_frequency)
+        left, right = _without_sweeps(section, corpus)
         step = 0
     return Fitted(left, right, [{"step": step, "seconds": time.perf_counter() - started}])
 
@@ -116,6 +117,14 @@ def fit_ease(section: BaselineSection, corpus: SplitCorpus, path: Path) -> Fitte
     )
     weights = ease.fit(corpus.train, corpus.left.items, items, section.l2)
     return FittedWeights(weights, [{"step": 0, "seconds": time.perf_counter() - started}])
+
+
+def _without_sweeps(section: BaselineSection, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
+    if section.name == "tfidf":
+        return by_features.tfidf(corpus)
+    if section.name == "feature-popularity":
+        return by_features.feature_popularity(corpus)
+    return popularity_embeddings(corpus.left.items, corpus.right_frequency)
 
 
 def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_als.Problem:
