@@ -19,12 +19,18 @@ from pydantic.fields import FieldInfo
 
 from gramrun.base.errors import ConfigError
 from gramrun.config.base import Interval, Section
+from gramrun.config.run import RunConfig, TrainSection
 from gramrun.config.shipped import find_config
 
 Config = TypeVar("Config", bound=Section)
 KeyPath = tuple[str, ...]  # the parts of a dotted key
 
 LARGEST_TEXT = 1 << 18  # characters; PyYAML reads about 100,000 a second
+ADDED = (  # keys of `train` that came after 0.1.0, the newest first
+    ("id_dropout_left", "id_dropout_right"),
+    ("l2", "l2_exponent", "dense_l2"),
+    ("initial_accumulator", "reduction", "decay_from"),
+)
 LARGEST_VALUES = 10_000  # with aliases written out; the longest shipped config has about 100
 
 # Keys of which exactly one is given: an override replaces the file's choice.
@@ -82,8 +88,22 @@ def config_hash(config: Section) -> str:
 
     `log` changes no result, so runs that differ only there are equal.
     """
-    text = json.dumps(config.model_dump(mode="json", exclude={"log"}), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _hash(config.model_dump(mode="json", exclude={"log"}))
+
+
+def config_hashes(config: RunConfig) -> list[str]:
+    """`config_hash`, and what earlier versions gave it if the keys that they lacked have their defaults."""
+    values = config.model_dump(mode="json", exclude={"log"})
+    hashes = [_hash(values)]
+    for keys in ADDED:
+        if any(values["train"].pop(key) != TrainSection.model_fields[key].default for key in keys):
+            break
+        hashes.append(_hash(values))
+    return hashes
+
+
+def _hash(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def dump_config(config: Section) -> str:

@@ -24,7 +24,7 @@ from gramrun.base.files import check_schema, disk_errors, new_file, remove_orpha
 from gramrun.base.processes import Processes
 from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
-from gramrun.runs.session import identity
+from gramrun.runs.session import identities
 
 SCHEMA_VERSION = 2  # 2: another order of pairs, and learners instead of torch optimizers
 
@@ -62,7 +62,7 @@ def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
     path = run.checkpoint_path(trainer.step)
     state = {
         "schema_version": SCHEMA_VERSION,
-        "identity": identity(run),
+        "identity": identities(run)[0],
         "trainer": trainer.state_dict(),
         "extra": extra,
     }
@@ -157,7 +157,7 @@ def _newest(run: Run) -> tuple[Path, dict[str, Any]] | None:
                 raise
             _log.warning("%s; falling back on the one before", error)
             continue
-        if state["identity"] != identity(run):
+        if state["identity"] not in identities(run):
             raise InputError(f"{path}: is the checkpoint of another configuration, command or corpus")
         return path, state
     if paths:

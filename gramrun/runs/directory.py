@@ -178,7 +178,7 @@ def open_run(path: Path) -> Run:
     """
     run = open_directory(path)
     if isinstance(run, BaselineRun):
-        raise InputError(f"{path}: holds a baseline, which cannot be resumed or plotted")
+        raise InputError(f"{path}: holds a baseline, not a trained model; `gramrun evaluate` reads it")
     return run
 
 

@@ -26,7 +26,7 @@ from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
 from gramrun.base.records import is_number
 from gramrun.config import LogSection, RunConfig, Section
-from gramrun.config.loading import config_hash, dump_config
+from gramrun.config.loading import config_hash, config_hashes, dump_config
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
 from gramrun.runs.directory import (
@@ -166,13 +166,10 @@ def check_same_data(run: Run | BaselineRun, data_hash: str, folder: Path | None 
         )
 
 
-def identity(run: Run) -> dict[str, str]:
-    """What a checkpoint must share with its run: all that a resume may not change."""
-    return {
-        "kind": str(run.manifest["kind"]),
-        "config_hash": config_hash(_fixed_part(run.config)),
-        "data_hash": str(run.manifest["data_hash"]),
-    }
+def identities(run: Run) -> list[dict[str, str]]:
+    """What a checkpoint must share with its run, what a resume may not change: today's and older ones."""
+    fixed = {"kind": str(run.manifest["kind"]), "data_hash": str(run.manifest["data_hash"])}
+    return [{**fixed, "config_hash": found} for found in config_hashes(_fixed_part(run.config))]
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.interruption import deferred_interrupt
 from gramrun.base.records import append_rows, keep_rows
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.config.loading import config_hash
+from gramrun.config.loading import config_hashes
 from gramrun.data.batches import Stream
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.exact import relative_error
@@ -133,7 +133,7 @@ def check_finished(run: Run) -> None:
     Raises:
         ConfigError: when the configuration asks for another length.
     """
-    if run.manifest["config_hash"] != config_hash(run.config):
+    if run.manifest["config_hash"] not in config_hashes(run.config):
         raise ConfigError(f"{run.path}: is finished, and cannot be lengthened; start anew with --force")
 
 

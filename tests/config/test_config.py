@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import BaselineConfig, Interval, PrepareConfig, RunConfig, TimedInterval
-from gramrun.config.loading import config_hash, dump_config, load_config
+from gramrun.config.loading import config_hash, config_hashes, dump_config, load_config
 
 TEXT = """\
 data:
@@ -199,3 +199,13 @@ def test_prepare_has_its_own_keys():
 )
 def test_a_date_is_a_date_however_yaml_reads_it(setting, date):
     assert load_config(PrepareConfig, None, [f"dump.date={setting}"]).dump.date == date
+
+
+def test_configurations_keep_the_hashes_of_earlier_versions():
+    """So that runs of those versions still open; 0.1.0 gave the shipped synthetic/sogram the last one."""
+    config = load_config(RunConfig, Path("synthetic/sogram"))
+    assert config_hashes(config)[0] == config_hash(config)
+    assert len(set(config_hashes(config))) == 4
+    assert config_hashes(config)[-1] == "1eeb5f40a1a392d0"
+    newer = load_config(RunConfig, Path("synthetic/sogram"), ["train.l2=0.1"])
+    assert len(config_hashes(newer)) == 2  # without the keys that came after l2, no more
