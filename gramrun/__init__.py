@@ -23,16 +23,16 @@ arXiv:1807.07187). Where each item of the paper lives:
     Appendix C                 low-rank priors                      gramrun.gramian.low_rank_prior
     Appendix E                 MovieLens                            gramrun.data.movielens
 
-From Python: `gramrun.fit` trains in memory, `gramrun.load` opens a run (`gramrun.recommender`). The training
-step is `gramrun.training.step`. `gramrun.runs.load` and `.table` return what runs measured as
-pandas frames. docs/architecture.md explains how the packages work together.
+From Python: `gramrun.fit` trains in memory, `gramrun.load` opens a run (`gramrun.training.recommender`). The
+training step is `gramrun.training.step`. `gramrun.runs.load` and `.table` return what runs measured as pandas
+frames. docs/architecture.md explains how the packages work together.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gramrun.recommender import Recommender, fit, load
+    from gramrun.training.recommender import Recommender, fit, load
 
 __all__ = ["Recommender", "fit", "load"]
 __version__ = "0.1.0"
@@ -42,4 +42,4 @@ def __getattr__(name: str) -> Any:
     """Import PyTorch with the first use of `fit` or `load`, and not before: it takes seconds."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("gramrun.recommender"), name)
+    return getattr(importlib.import_module("gramrun.training.recommender"), name)

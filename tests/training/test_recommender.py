@@ -10,11 +10,11 @@ import scipy.sparse as sp
 import torch
 
 import gramrun
-from gramrun import recommender
 from gramrun.base.errors import RunError
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
+from gramrun.training import recommender
 from gramrun.training.trainer import Trainer
 
 USERS, ITEMS = 40, 25
