@@ -39,7 +39,9 @@ class Identified:
     right_ids: pd.Index
 
 
-def read_pairs(pairs: Any, left_features: Any = None, right_features: Any = None) -> Identified:
+def read_pairs(
+    pairs: Any, left_features: Any = None, right_features: Any = None, *, with_values: bool = True
+) -> Identified:
     """Make a corpus of pairs and features.
 
     Args:
@@ -50,11 +52,12 @@ def read_pairs(pairs: Any, left_features: Any = None, right_features: Any = None
             pairs: in the order of its rows), whose columns are categories, or lists of categories; or a
             scipy.sparse matrix of zeros and ones, a row for each item. Missing values are no category.
         right_features: the same for right items (a matrix's columns).
+        with_values: whether values are targets; else a pair that is given again counts once.
 
     Raises:
         InputError: names what is wrong, and where.
     """
-    given, values, shape = _columns(pairs)
+    given, values, shape = _columns(pairs, with_values)
     numbers: list[np.ndarray] = []
     ids: list[pd.Index] = []
     sides: list[Side] = []
@@ -98,7 +101,7 @@ def encode(
         columns = {str(name): features.iloc[:, place] for place, name in enumerate(features.columns)}
         if not columns or len(columns) < features.shape[1] or ID in columns:
             raise InputError(f"{what}: must have columns with different names, none of them {ID!r}")
-    elif scipy.sparse.issparse(features):
+    elif scipy.sparse.issparse(features) and features.ndim == 2:
         columns = {_BAG: features.tocsr()}
     else:
         raise InputError(f"{what}: must be a DataFrame or a scipy.sparse matrix, not {_kind(features)}")
@@ -121,7 +124,7 @@ def encode(
     return found
 
 
-def _columns(pairs: Any) -> tuple[list[Any], np.ndarray | None, tuple[int, int] | None]:
+def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | None, tuple[int, int] | None]:
     """The two columns of pairs, their values, and the shape of a matrix."""
     columns: list[Any]
     shape = values = None
@@ -129,6 +132,8 @@ def _columns(pairs: Any) -> tuple[list[Any], np.ndarray | None, tuple[int, int] 
         matrix = pairs.tocoo(copy=True)
         if matrix.ndim != 2:
             raise InputError(f"pairs: must be a matrix, not of {matrix.ndim} dimensions")
+        if matrix.dtype.kind in "iu":
+            matrix = matrix.astype(np.float64)  # sums of small integers would wrap round
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         shape = matrix.shape
@@ -137,8 +142,10 @@ def _columns(pairs: Any) -> tuple[list[Any], np.ndarray | None, tuple[int, int] 
         missing = [name for name in SIDES if name not in pairs.columns]
         if missing:
             raise InputError(f"pairs: has no column {missing[0]!r}; they are left, right and perhaps value")
+        if not pairs.columns.is_unique:
+            raise InputError("pairs: two columns have the same name")
         columns = [pairs[name] for name in SIDES]
-        values = pairs["value"].to_numpy() if "value" in pairs.columns else None
+        values = pairs["value"].to_numpy() if with_values and "value" in pairs.columns else None
     elif isinstance(pairs, tuple | list) and len(pairs) == 2:
         columns = [pd.Series(part) for part in pairs]
         if len(columns[0]) != len(columns[1]):
@@ -174,9 +181,14 @@ def _identifiers(name: str, features: Any, items: int | None) -> pd.Index | None
     if isinstance(features, pd.DataFrame):
         if items is not None and len(features) != items:
             raise InputError(f"{name}_features: has {len(features):,} rows for {items:,} items of pairs")
-        if not features.index.is_unique or features.index.hasnans:
+        if not features.index.is_unique or _plain_index(features.index).hasnans:
             raise InputError(f"{name}_features: its index must name every item once")
-        return features.index
+        index = _plain_index(features.index)
+        if items is not None and pd.api.types.is_integer_dtype(index.dtype):
+            numbers = index.to_numpy()
+            if (np.sort(numbers) == np.arange(items)).all() and (np.diff(numbers) < 0).any():
+                raise InputError(f"{name}_features: must be in the order of the matrix; sort_index() it")
+        return index
     if items is None and scipy.sparse.issparse(features):
         items = features.shape[0]
     return None if items is None else pd.RangeIndex(items)
@@ -184,10 +196,20 @@ def _identifiers(name: str, features: Any, items: int | None) -> pd.Index | None
 
 def _distinct(labels: pd.Series) -> pd.Index:
     """The distinct labels, sorted where they can be, else in the order of their first occurrence."""
-    found: pd.Index = pd.Index(labels.unique())
+    try:
+        found = _plain_index(pd.Index(labels.unique()))
+    except TypeError:
+        raise InputError("pairs: identifiers must be hashable") from None
     with contextlib.suppress(TypeError):  # of types that have no order
         found = found.sort_values()
     return found
+
+
+def _plain_index(index: pd.Index) -> pd.Index:
+    """Categories as what they are categories of, and rows of several levels as tuples."""
+    if isinstance(index, pd.CategoricalIndex):
+        return index.astype(index.categories.dtype)
+    return index.to_flat_index() if isinstance(index, pd.MultiIndex) else index
 
 
 def _numbers(what: str, known: pd.Index, labels: pd.Series) -> np.ndarray:
@@ -240,8 +262,8 @@ def _read_column(
 ) -> tuple[np.ndarray, np.ndarray, Sequence[str]]:
     """Rows, codes and keys of a column's categories; a row of a list of categories has several."""
     present = column.reset_index(drop=True).dropna()
-    if len(present) and isinstance(present.iloc[0], _BAGS):
-        odd = [value for value in present if not isinstance(value, _BAGS)]
+    odd = [value for value in present if not isinstance(value, _BAGS)]
+    if len(odd) < len(present):
         if odd:
             raise InputError(f"{what}: holds lists, and {odd[0]!r}; make all of them lists")
         present = present.map(list).explode().dropna()
@@ -253,6 +275,8 @@ def _read_column(
 
 
 def _category(what: str, value: Any) -> str:
+    if isinstance(value, (*_BAGS, dict)):
+        raise InputError(f"{what}: {value!r:.60} is no category, but a list in a list")
     if isinstance(value, float | np.floating):
         if not np.isfinite(value) or value != int(value):
             raise InputError(f"{what}: {value!r} is no category; cut numbers into ranges first (pandas.cut)")

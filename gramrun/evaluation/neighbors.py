@@ -141,9 +141,14 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
 
 
 def _matches(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:
-    """Masks, bool (items,): equal title, equal id, then without case: title without year, prefix, part."""
+    """Masks, bool (items,): equal title, equal id, then without case: title without year, prefix, part.
+
+    A number is an id, never a part of another one.
+    """
     yield pc.equal(titles["title"], sought)
     yield pc.equal(titles["id"], sought)
+    if sought.strip().lstrip("-").isdecimal():
+        return
     lower, wanted = pc.utf8_lower(titles["title"]), sought.lower()
     yield pc.equal(pc.replace_substring_regex(lower, _YEAR, ""), wanted)
     yield pc.starts_with(lower, wanted)

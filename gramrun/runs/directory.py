@@ -7,6 +7,7 @@ gram_error.csv, trajectory.csv      of `gramrun gram-error`, instead of metrics.
 inner_products.csv      quantiles of inner products at each evaluation, if evaluation.inner_products is not 0
 tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
 checkpoints/step-<9 digits>.pt      the whole state at one step; the last name is the newest
+corpus/                 the prepared corpus of a model that was saved from Python
 embeddings.npz          of a baseline, instead of checkpoints: left and right, float32, shapes (items, k)
 item_weights.npy        of EASE, instead of embeddings.npz: B, float32, shape (right items, right items)
 evaluation.json         the latest result of `gramrun evaluate` for each split
@@ -42,6 +43,7 @@ from gramrun.config.loading import load_config
 
 CONFIG, MANIFEST, METRICS = "config.yaml", "manifest.json", "metrics.jsonl"
 INNER_PRODUCTS, CHECKPOINTS, EVALUATION = "inner_products.csv", "checkpoints", "evaluation.json"
+CORPUS = "corpus"  # a folder
 EMBEDDINGS, ITEM_WEIGHTS = "embeddings.npz", "item_weights.npy"
 PER_ITEM = "average_precision"  # a field of an evaluation that has a file of its own
 SCHEMA_VERSION = 1  # of the whole directory; a manifest without one has version 1

@@ -32,6 +32,7 @@ from gramrun.data.shards import open_corpus
 from gramrun.runs.directory import (
     CHECKPOINTS,
     CONFIG,
+    CORPUS,
     EVALUATION,
     MANIFEST,
     PER_ITEM,
@@ -137,12 +138,13 @@ def _fixed_part(config: RunConfig) -> RunConfig:
 
 
 def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> SplitCorpus:
-    """Open the corpus of a run: the one its configuration names, or `moved_to`.
+    """Open the corpus of a run: `moved_to`, that in its directory, or that which its configuration names.
 
     Raises:
         InputError: when it is missing or damaged, or is another corpus.
     """
-    folder = moved_to or run.config.data.path
+    own = run.path / CORPUS
+    folder = moved_to or (own if own.exists() else run.config.data.path)
     if moved_to is None and not folder.exists():
         raise InputError(
             f"{folder}: the corpus of {run.path} is not there; name its new place with --data, or "

@@ -37,10 +37,10 @@ from gramrun.evaluation.trained import SideName, load_model
 from gramrun.model.build import embed_new_items
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
+from gramrun.runs.directory import CORPUS
 from gramrun.training.memory import check_memory
 from gramrun.training.trainer import Trainer
 
-CORPUS = "corpus"  # the folder of a saved run's corpus, in its directory
 IN_MEMORY = "in-memory"
 DEFAULTS: dict[str, Any] = {
     "train.gravity": 30,
@@ -101,7 +101,13 @@ def fit(
         ((2, 2), dtype('float32'))
     """
     with _value_errors():
-        given = read_pairs(pairs, left_features, right_features)
+        if not (isinstance(validation_fraction, float | int | np.number) and 0 <= validation_fraction < 1):
+            raise InputError(
+                f"validation_fraction: must be from 0 to below 1, not {validation_fraction!r:.60}"
+            )
+        asked = {_key(name): value for name, value in settings.items()}
+        valued = asked.get("train.target") == "value"
+        given = read_pairs(pairs, left_features, right_features, with_values=valued)
         corpus = split_corpus(given.corpus, validation_fraction, seed)
         batch = min(LARGEST_BATCH, len(corpus.train))
         own = {
@@ -114,10 +120,9 @@ def fit(
         }
         if not validation_fraction:
             own["evaluation.splits"] = ["train"]
-        asked = {_key(name): value for name, value in settings.items()}
         if "train.steps" in asked:
             own.pop("train.epochs")
-        values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(estimator, {}), **own, **asked}
+        values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(str(estimator), {}), **own, **asked}
         config = _configuration({**values, "data.path": IN_MEMORY})
         check_memory(config, corpus, SINGLE_PROCESS)
         trainer = Trainer(config, corpus)
@@ -138,8 +143,7 @@ def load(path: str | Path) -> Recommender:
     """
     with _value_errors():
         run = runs.open_run(Path(path))
-        own = run.path / CORPUS
-        corpus = runs.corpus_of(run, own if own.exists() else None)
+        corpus = runs.corpus_of(run)
         model, _ = load_model(run, corpus)
     left, right = (_read_ids(corpus, side) for side in (corpus.left, corpus.right))
     return Recommender(run.config, corpus, model, left, right)
@@ -201,8 +205,8 @@ class Recommender:
         """The right items of greatest score ⟨u, v⟩ for left items.
 
         Args:
-            left_ids: identifiers, shape (B,), or one of them.
-            n: how many right items, at most all of them.
+            left_ids: identifiers, shape (B,), or one of them; a tuple is one.
+            n: how many right items; all, if there are fewer.
             exclude_seen: leave out the right items that a left item has in training. Where fewer than `n`
                 others are left, seen items fill the end, with the score -inf.
 
@@ -215,20 +219,20 @@ class Recommender:
         """
         with _value_errors():
             items, single = _items(self.left_ids, left_ids, "left_ids")
-            _check_count(n, len(self.right_ids))
+            n = _count(n, len(self.right_ids))
             seen = _cells(self._corpus.train, items) if exclude_seen else None
             found, scores = _best(self.left_embeddings[items], self.right_embeddings, n, seen)
         ids = self.right_ids.to_numpy()[found]
         return (ids[0], scores[0]) if single else (ids, scores)
 
     def similar_items(self, right_ids: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
-        """The right items of greatest cosine with right items; each is nearest to itself.
+        """The right items of greatest cosine with right items; each is nearest to itself, if it is not 0.
 
         Args, shapes and errors are those of `recommend`.
         """
         with _value_errors():
             items, single = _items(self.right_ids, right_ids, "right_ids")
-            _check_count(n, len(self.right_ids))
+            n = _count(n, len(self.right_ids))
             lengths = np.linalg.norm(self.right_embeddings, axis=1, keepdims=True)
             directions = self.right_embeddings / np.where(lengths > 0, lengths, 1)
             found, scores = _best(directions[items], directions, n)
@@ -280,6 +284,8 @@ class Recommender:
             ValueError: when the split has no pairs.
         """
         with _value_errors():
+            if split not in ("validation", "train"):
+                raise InputError(f"split: must be validation or train, not {split!r:.60}")
             return evaluate_model(self._model, self._corpus, [split], self.config.evaluation)[split]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
@@ -342,24 +348,36 @@ def _key(name: str) -> str:
 def _configuration(values: dict[str, Any]) -> RunConfig:
     """A configuration of keys and values, with the messages of the command line."""
     try:
-        return load_config(RunConfig, None, [f"{key}={json.dumps(value)}" for key, value in values.items()])
+        overrides = [f"{key}={json.dumps(value, default=_plain)}" for key, value in values.items()]
+        return load_config(RunConfig, None, overrides)
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--set ")) from None
 
 
+def _plain(value: Any) -> Any:
+    """A number or list of NumPy as Python's."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise ConfigError(f"{value!r:.60} is no value of a setting")
+
+
 def _items(known: pd.Index, given: Any, what: str) -> tuple[np.ndarray, bool]:
     """The numbers of identifiers, and whether a single one was given."""
-    single = not isinstance(given, list | np.ndarray | pd.Series | pd.Index)
-    labels = pd.Index([given], tupleize_cols=False) if single else pd.Index(given, tupleize_cols=False)
-    items = known.get_indexer(labels)
+    single = not pd.api.types.is_list_like(given) or isinstance(given, tuple | frozenset)
+    try:
+        labels = pd.Index([given] if single else given, tupleize_cols=False)
+        items = known.get_indexer(labels)
+    except (TypeError, ValueError):  # unhashable, or of several dimensions
+        raise InputError(f"{what}: must be identifiers, or one of them, not {given!r:.60}") from None
     if (unknown := np.flatnonzero(items < 0)).size:
         raise InputError(f"{what}: {labels[unknown[:1]].tolist()[0]!r} is not known to the model")
     return np.asarray(items), single
 
 
-def _check_count(n: int, items: int) -> None:
-    if not (isinstance(n, int | np.integer) and 1 <= n <= items):
-        raise InputError(f"n: must be a whole number from 1 to {items:,}, all right items, not {n!r}")
+def _count(n: int, items: int) -> int:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+        raise InputError(f"n: must be a whole number from 1, not {n!r:.60}")
+    return min(int(n), items)
 
 
 def _best(
@@ -388,7 +406,8 @@ def _best(
 
 def _cells(pairs: Pairs, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of some left items, as positions in `items` and right items."""
-    starts, ends = (np.searchsorted(pairs.left, items, side) for side in ("left", "right"))
+    sought = items.astype(pairs.left.dtype)  # another type would copy all pairs
+    starts, ends = (np.searchsorted(pairs.left, sought, side) for side in ("left", "right"))
     counts = ends - starts
     rows = np.repeat(np.arange(len(items)), counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)

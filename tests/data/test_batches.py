@@ -61,7 +61,7 @@ def test_impossible_batches_are_refused(size):
 
 def test_streams_keep_their_numbers():
     """They are part of every seed: a resumed run must draw from the same streams."""
-    assert [stream.value for stream in Stream] == list(range(7))
+    assert [stream.value for stream in Stream] == list(range(11))
 
 
 def test_the_gramian_batch_is_never_the_gradient_batch():

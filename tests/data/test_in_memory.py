@@ -54,6 +54,21 @@ def test_identifiers_keep_their_types_and_their_features():
     assert found.corpus.vocabularies["right.kind"]["key"].tolist() == ["x", "y"]
 
 
+def test_small_integers_do_not_wrap_round():
+    plays = sp.coo_array(
+        (np.ones(259, np.int8), ([0] * 256 + [0, 1, 2], [0] * 256 + [1, 1, 2])), shape=(3, 3)
+    )
+    assert read_pairs(plays).corpus.target.tolist() == [256, 1, 1, 1]
+
+
+def test_several_levels_are_tuples_and_categories_are_what_they_name():
+    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
+    pairs = pd.DataFrame({"left": pd.Categorical([3, 5]), "right": [("b", 2), ("a", 1)]})
+    found = read_pairs(pairs, None, pd.DataFrame({"g": ["x", "y"]}, index=index))
+    assert list(found.right_ids) == [("a", 1), ("b", 2)]
+    assert found.left_ids.dtype == np.int64
+
+
 def test_categories_are_text_and_lists_are_bags():
     genre, year = read_pairs(MATRIX, FEATURES).corpus.left.features[1:]
     assert genre.offsets.tolist() == [0, 2, 2, 3] and genre.indices.tolist() == [0, 1, 1]
@@ -79,6 +94,11 @@ def test_a_matrix_of_features_is_one_bag():
         ((sp.csr_array(np.array([[1, np.nan]])),), "pairs: the value of pair 1 is nan"),
         ((FRAME.assign(value="much"),), "pairs: their values must be numbers"),
         ((pd.concat([FRAME, FRAME]).assign(value=1.0),), "pairs: 4 are given again, with a value"),
+        ((MATRIX, FEATURES[::-1]), "left_features: must be in the order of the matrix; sort_index"),
+        ((FRAME.set_axis(["left", "left"], axis=1),), "has no column 'right'"),
+        ((pd.DataFrame({"left": [[1]], "right": [2]}),), "pairs: identifiers must be hashable"),
+        ((MATRIX, pd.DataFrame({"g": ["a", ["a", "b"], "c"]})), "column 'g': holds lists, and 'a'"),
+        ((MATRIX, pd.DataFrame({"g": [[["a"]], [], []]})), "column 'g': .* is no category, but a list in a list"),
         ((MATRIX, FEATURES[:2]), "left_features: has 2 rows for 3 items"),
         ((FRAME, FEATURES[:2]), "left_features: has no row for 2, which pairs hold"),
         ((FRAME, FEATURES.set_axis([0, 1, 1])), "left_features: its index must name every item once"),

@@ -1,5 +1,6 @@
 """`gramrun.fit` and `gramrun.load`: the same training as the command line's, and recommendations by hand."""
 
+import json
 import subprocess
 import sys
 
@@ -151,6 +152,31 @@ def test_saving_is_whole_or_not_at_all(model, tmp_path):
     assert {entry.name for entry in tmp_path.iterdir()} == {"run", "file"}
 
 
+def test_a_saved_run_can_move(tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    model = gramrun.fit(MATRIX, **SMALL)
+    model.save("first")
+    (tmp_path / "first").rename(tmp_path / "second")
+    same(model, gramrun.load("second"))
+    code, out, error = request.getfixturevalue("gramrun")("recommend", "second", "3", "--json")
+    assert code == 0, error
+    assert [int(row["id"]) for row in json.loads(out)["neighbors"]] == model.recommend(3)[0].tolist()
+
+
+def test_identifiers_may_come_as_pandas_gives_them():
+    coo = MATRIX.tocoo()
+    frame = pd.DataFrame({"left": coo.row, "right": coo.col, "value": np.nan})  # values that nobody asked for
+    plain = gramrun.fit(frame, **SMALL)
+    for kind in ("category", "Int64", "string"):
+        model = gramrun.fit(frame.astype({"left": kind}), **SMALL)
+        labels = frame["left"].astype(kind).unique()[:3]
+        ids, _ = model.recommend(labels, n=4)
+        assert (ids == model.recommend(list(labels), n=4)[0]).all() and ids.shape == (3, 4)
+    assert (plain.recommend(range(3))[0] == plain.recommend([0, 1, 2])[0]).all()
+    assert plain.recommend(3, n=100, exclude_seen=False)[0].shape == (ITEMS,)
+    same(plain, gramrun.fit(frame, **{**SMALL, "embedding_dim": np.int64(6)}))
+
+
 def test_all_pairs_train_where_none_are_held_out(tmp_path):
     model = gramrun.fit(MATRIX, **SMALL)
     assert len(model._corpus.train) == MATRIX.nnz
@@ -172,8 +198,17 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: m.recommend([1, 99]), "left_ids: 99 is not known to the model"),
         (lambda m: m.recommend("x"), "left_ids: 'x' is not known to the model"),
         (lambda m: m.similar_items([-1]), "right_ids: -1 is not known"),
-        (lambda m: m.recommend([1], n=26), "n: must be a whole number from 1 to 25"),
-        (lambda m: m.recommend([1], n=0), "n: must be"),
+        (lambda m: m.recommend([1], n=0), "n: must be a whole number from 1, not 0"),
+        (lambda m: m.recommend([1], n=True), "n: must be a whole number from 1, not True"),
+        (lambda m: m.recommend([[1]]), "left_ids: must be identifiers, or one of them"),
+        (lambda m: m.recommend((0, 1)), r"left_ids: \(0, 1\) is not known"),
+        (lambda m: m.evaluate("test"), "split: must be validation or train"),
+        (lambda m: gramrun.fit(MATRIX, gravity={1}), "is no value of a setting"),
+        (lambda m: gramrun.fit(MATRIX, estimator=["a"]), "estimator.name"),
+        (
+            lambda m: gramrun.fit(MATRIX, validation_fraction=1.0),
+            "validation_fraction: must be from 0 to below 1",
+        ),
         (lambda m: m.embed_left(GENRES), "the model has no left features; give fit left_features"),
         (lambda m: m.embed_right(GENRES[["year"]]), "must have what the model was trained with: genre, year"),
         (lambda m: m.embed_right(GENRES[:0]), "right_features: holds no item"),
