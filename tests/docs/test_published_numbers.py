@@ -98,7 +98,7 @@ def test_the_final_map_on_enwik8(maps, start, name):
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("optimizer", ["sparse-adam"])
+@pytest.mark.parametrize("optimizer", ["sparse-adam", "adagrad"])
 def test_the_factorial_experiment(maps, optimizer, batch):
     label = {"sparse-adam": "sparse Adam", "adagrad": "Adagrad"}[optimizer]
     shown = line(FINDINGS, f"| {label} | {batch:,} |")
