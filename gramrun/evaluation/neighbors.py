@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gramrun.base.errors import InputError
+from gramrun.evaluation.ranking import ItemSets
 from gramrun.evaluation.trained import SideName, TrainedEmbeddings, open_embeddings
 
 _OTHER: dict[SideName, SideName] = {"left": "right", "right": "left"}
@@ -69,7 +70,7 @@ def find_neighbors(
     left_out = [] if itself is None else [itself]
     if exclude_seen:
         train = trained.corpus.train
-        left_out += train.right[slice(*np.searchsorted(train.left, [item, item + 1]))].tolist()
+        left_out += ItemSets.of_left_items(train.left, train.right, np.array([item])).rows(0, 1)[1].tolist()
     items, scores = nearest(trained, side, item, to, count, left_out=left_out)
     names = titles if trained.side(to).item == trained.side(side).item else read_titles(trained, to)
     return {

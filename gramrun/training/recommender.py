@@ -29,10 +29,11 @@ from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig
 from gramrun.config.loading import keys_of, load_config
 from gramrun.data import shards
-from gramrun.data.corpus import Pairs, Side, SplitCorpus
+from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.in_memory import ID, encode, read_pairs
 from gramrun.data.split import split_corpus
 from gramrun.evaluation.protocol import evaluate_model
+from gramrun.evaluation.ranking import ItemSets
 from gramrun.evaluation.trained import SideName, load_model
 from gramrun.model.build import embed_new_items
 from gramrun.model.towers import TwoTower, embed_in_chunks
@@ -220,7 +221,9 @@ class Recommender:
         with _value_errors():
             items, single = _items(self.left_ids, left_ids, "left_ids")
             n = _count(n, len(self.right_ids))
-            seen = _cells(self._corpus.train, items) if exclude_seen else None
+            train = self._corpus.train
+            sets = ItemSets.of_left_items(train.left, train.right, items)
+            seen = sets.rows(0, len(items)) if exclude_seen else None
             found, scores = _best(self.left_embeddings[items], self.right_embeddings, n, seen)
         ids = self.right_ids.to_numpy()[found]
         return (ids[0], scores[0]) if single else (ids, scores)
@@ -402,16 +405,6 @@ def _best(
         best = products.topk(n, dim=1)
         found[start : start + at_once], scores[start : start + at_once] = best.indices, best.values
     return found, scores
-
-
-def _cells(pairs: Pairs, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of some left items, as positions in `items` and right items."""
-    sought = items.astype(pairs.left.dtype)  # another type would copy all pairs
-    starts, ends = (np.searchsorted(pairs.left, sought, side) for side in ("left", "right"))
-    counts = ends - starts
-    rows = np.repeat(np.arange(len(items)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, pairs.right[np.repeat(starts, counts) + within].astype(np.int64)
 
 
 def _read_ids(corpus: SplitCorpus, side: Side) -> pd.Index:
