@@ -31,8 +31,8 @@ class Dataset:
 
 
 _SAME_NAME = (
-    "movielens-100k", "movielens-1m", "movielens-10m", "enwik8", "simple-scale", "wikipedia-simple",
-    "wikipedia-fr", "wikipedia-en",
+    "movielens-100k", "movielens-1m", "movielens-10m", "enwik8", "simple-scale", "fr-scale",
+    "wikipedia-simple", "wikipedia-fr", "wikipedia-en",
 )  # fmt: skip
 DATASETS = {name: Dataset(name, name) for name in _SAME_NAME}
 DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph=titles",))
