@@ -78,8 +78,10 @@ class EstimatorSection(Section):
     rebuild_every: Interval = Field(
         Interval(count=1, unit="epochs"), description="how often Ŝ is recomputed from the caches; 0: never"
     )
-    batch: Literal["drawn", "previous"] = Field(
-        "drawn", description="B: a drawn batch, or the previous gradient batch, without a forward pass"
+    batch: Literal["drawn", "shared", "previous", "gradient"] = Field(
+        "drawn",
+        description="B: drawn for each side; drawn once for both sides (Algorithms 1 and 2); the previous "
+        "gradient batch, without a forward pass; or, for sampling, the gradient batch itself (equation 15)",
     )
     gramian_batch_size: int = Field(1024, ge=1, description="size of B, which updates the Gramians")
 
@@ -96,8 +98,11 @@ class EstimatorSection(Section):
         if self.batch == "previous" and self.cache_entry and not (self.name, self.beta) == ("sagram", "1/n"):
             # A shuffled epoch draws the stalest cache entries, and SAGA needs a uniform sample of them.
             raise ValueError("caches of SAGA need a batch drawn independently of them; set batch: drawn")
-        if self.batch == "previous" and self.name == "exact":
-            raise ValueError("exact observes the whole corpus; drop batch: previous")
+        if self.batch in ("previous", "shared") and self.name == "exact":
+            raise ValueError(f"exact observes the whole corpus; drop batch: {self.batch}")
+        if self.batch == "gradient" and self.name != "sampling":
+            # What an average or a cache adds to such a batch depends on the pairs whose gradient is taken.
+            raise ValueError("batch: gradient is equation 15, a form of sampling; set name: sampling")
         return self
 
     @property
@@ -125,8 +130,8 @@ class EstimatorSection(Section):
             parts.append("decaying" if self.alpha_schedule == "decaying" else f"α {self._table()}")
         if self.cache_entry and self.cache_dtype != "float32":
             parts.append(self.cache_dtype)
-        if self.batch == "previous":
-            parts.append("free batch")
+        if self.batch != "drawn":
+            parts.append({"previous": "free"}.get(self.batch, self.batch) + " batch")
         if not self.project and (self.cache_entry or self.name == "control-variate"):
             parts.append("unprojected")
         return ", ".join(parts)

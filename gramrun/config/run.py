@@ -207,9 +207,21 @@ class RunConfig(Section):
         for section in (estimator, *self.gram_error.estimators):
             if section.cache_entry == "pair" and (train.gamma_left, train.gamma_right) != (1, 1):
                 raise ValueError("cache: pair needs train.gamma_left and gamma_right of 1; set cache: item")
-            if section.batch == "previous" and section.gramian_batch_size != train.batch_size:
+            if section.batch == "shared" and (train.gamma_left, train.gamma_right) != (1, 1):
                 raise ValueError(
-                    "batch: previous reuses the gradient batch, so gramian_batch_size must be "
+                    "batch: shared draws pairs, which needs train.gamma_left and gamma_right of 1"
+                )
+            reuses = section.batch in ("previous", "gradient")
+            if reuses and section.gramian_batch_size != train.batch_size:
+                raise ValueError(
+                    f"batch: {section.batch} reuses the gradient batch, so gramian_batch_size must be "
                     f"train.batch_size, {train.batch_size}, not {section.gramian_batch_size}"
                 )
+        for section in self.gram_error.estimators:
+            if section.batch in ("shared", "gradient"):
+                raise ValueError(
+                    f"gram_error.estimators observe one drawn batch a side; drop batch: {section.batch}"
+                )
+        if estimator.batch == "gradient" and train.objective != "gravity":
+            raise ValueError("batch: gradient is for gravity; set train.objective: gravity or batch: drawn")
         return self

@@ -100,6 +100,9 @@ def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, 
 
     # Embed B': z = feature bags, u = tower(z).
     left, right = engine.both(partial(embed_pairs, state, pairs), (state.left,), (state.right,))
+    if state.config.estimator.batch == "gradient":  # equation 15: B is B', and the gradient goes through both
+        observe(state, state.right_estimator, state.right, (right.gramian_batch(),))
+        observe(state, state.left_estimator, state.left, (left.gramian_batch(),))
 
     # Loss f and surrogate ĝ (equation 8), in which Ĝ_u and Ĝ_v are constants.
     target = 1.0 if state.target is None else state.target[processes.share(pairs)]
@@ -139,6 +142,10 @@ class EmbeddedPairs:
     embeddings: Tensor
     leaf: Tensor
     importance: Tensor | None
+
+    def gramian_batch(self) -> GramianBatch:
+        """The same rows as a Gramian batch, without a graph (``batch: gradient``)."""
+        return GramianBatch(self.items, self.leaf.detach(), importance=self.importance)
 
 
 def embed_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> EmbeddedPairs:
@@ -182,7 +189,7 @@ def gramian_batches(
     state: TrainingState, section: EstimatorSection, estimator: GramianEstimator, side: EmbeddedSide
 ) -> tuple[GramianBatch, ...]:
     """The batch B of one side under θ(t), and for an estimator that looks ahead also that of step t + 1."""
-    if estimator.observes == "nothing":
+    if estimator.observes == "nothing" or section.batch == "gradient":  # `gradient_step` has that batch
         return ()
     if estimator.observes == "corpus":
         return (side.whole(),)
@@ -192,7 +199,8 @@ def gramian_batches(
         return (side.from_pairs(pairs, u if side.name == "left" else v),)
     steps = (state.step, state.step + 1) if estimator.looks_ahead else (state.step,)
     size, seed = section.gramian_batch_size, state.config.train.seed
-    return tuple(side.draw(seed, side.stream, step, size) for step in steps)
+    stream = state.left.stream if section.batch == "shared" else side.stream
+    return tuple(side.draw(seed, stream, step, size) for step in steps)
 
 
 def observe(

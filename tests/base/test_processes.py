@@ -37,6 +37,8 @@ VARIANTS = {
     "exact": ["estimator.name=exact", "train.gamma_left=0.5"],
     "free-batch": ["estimator.batch=previous", "estimator.gramian_batch_size=64", "estimator.alpha=0.1",
                    "train.optimizer=sgd", "train.learning_rate=0.1"],
+    "gradient-batch": ["estimator.name=sampling", "estimator.batch=gradient",
+                       "estimator.gramian_batch_size=64"],
     "plain": ["train.engine=plain", "model.hidden=[6]", "train.optimizer=adam", "train.learning_rate=0.01"],
     "sparse-adam": ["train.optimizer=sparse-adam", "model.hidden=[6]", "train.learning_rate=0.01"],
     "l2": ["train.l2=0.02", "train.l2_exponent=0.5", "train.dense_l2=0.01", "model.hidden=[6]",

@@ -198,17 +198,34 @@ def test_the_previous_batch_gives_the_gravity_of_distinct_pairs(gamma):
     close(corpus.gradient(mean), corpus.gradient(distinct))
 
 
-def test_dependent_batches_are_biased():
-    """Why B and B' are separate: with Ĝ made from the gradient's own pair, the mean is not ∇g."""
-    corpus = Corpus(1, (1.0, 1.0), prior=False)
-    own = [
-        corpus.surrogate(
-            i, *(torch.outer(e, e).detach() for e in (corpus.u[LEFT_PAIRS[i]], corpus.v[RIGHT_PAIRS[i]]))
-        )
-        for i in range(PAIRS)
-    ]
-    got, expected = corpus.gradient(sum(own) / PAIRS), corpus.gradient(corpus.literal())
-    assert max(float((a - b).abs().max()) for a, b in zip(got, expected, strict=True)) > 0.05
+@pytest.mark.parametrize("gammas", GAMMAS[:3])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_equation_15_over_every_batch(size, gammas):
+    """Sampling on the gradient's own batch: the surrogate has the gradient of equation 14 through both sums.
+
+    Over all batches drawn with replacement, its mean is ∇[(1 − 1/B) g + (1/B) mean_i r_i s_i ⟨u_i, v_i⟩²]: the
+    pairs i = j make it biased, which is why Algorithms 1 and 2 draw B and B' separately.
+    """
+    corpus = Corpus(1, gammas, prior=False)
+    rows = corpus.u[LEFT_PAIRS], corpus.v[RIGHT_PAIRS]
+    columns = LEFT_PAIRS, RIGHT_PAIRS
+    r, s = (
+        torch.ones(PAIRS).double() if p.importance is None else p.importance.double()[column]
+        for p, column in zip(corpus.populations, columns, strict=True)
+    )
+    squares = r[:, None] * s * (rows[0] @ rows[1].T).square()  # r_i s_j ⟨u_i, v_j⟩²
+    mean = [torch.zeros_like(p) for p in corpus.parameters]
+    for batch in itertools.product(range(PAIRS), repeat=size):
+        pairs = torch.tensor(batch)
+        moments = []
+        for side, (column, importance) in enumerate(zip(columns, (r, s), strict=True)):
+            estimator = make_estimator("sampling", embedding_dim=DIM, population=corpus.populations[side])
+            estimator.double().observe(corpus.batch(side, column[pairs], pairs, importance[pairs]))
+            moments.append(estimator.moments)
+        gradient = corpus.gradient(corpus.surrogate(pairs, *moments))
+        close(gradient, corpus.gradient(squares[pairs][:, pairs].mean()))
+        mean = [a + b / PAIRS**size for a, b in zip(mean, gradient, strict=True)]
+    close(mean, corpus.gradient((1 - 1 / size) * corpus.literal() + squares.diagonal().mean() / size))
 
 
 def test_estimates_are_constants():

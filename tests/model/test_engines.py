@@ -57,6 +57,11 @@ METHODS = {
     "sagram": ["estimator.name=sagram"],
     "control-variate": ["estimator.name=control-variate"],
     "previous batch": ["estimator.batch=previous", "estimator.gramian_batch_size=64"],
+    "gradient batch": [
+        "estimator.name=sampling",
+        "estimator.batch=gradient",
+        "estimator.gramian_batch_size=64",
+    ],
     "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.learning_rate=0.01"],
     # By descent: a shift of all right embeddings changes no softmax, and Adagrad would scale up that rounding.
     "batch-softmax": ["train.objective=batch-softmax", "estimator.name=none", "train.optimizer=sgd"],

@@ -2,7 +2,8 @@
 
 All runs have the paper's towers and objective. Those of one optimizer have its best rates (`training`), and
 those of one seed the same start and gradient batches. The exact Gramian's lift over sampling is the ceiling:
-the most that any estimator can gain there.
+the most that any estimator can gain there. Sampling draws B for each side, once for both sides (shared), or
+takes the gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`).
 """
@@ -21,8 +22,11 @@ from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
 
 DEFAULT_BATCH = 1024  # of the configs
+SAME_BATCH = "sampling, B = B′"
 ESTIMATORS = {
     SAMPLING: ("paper-sampling",),
+    "sampling, shared B": ("paper-sampling", "estimator.batch=shared"),
+    SAME_BATCH: ("paper-sampling", "estimator.batch=gradient"),
     "SOGram α=0.1": ("paper-sogram", "estimator.alpha=0.1"),
     "SOGram α=0.01": ("paper-sogram", "estimator.alpha=0.01"),
     "SOGram α=0.001": ("paper-sogram", "estimator.alpha=0.001"),
@@ -41,12 +45,19 @@ def estimators(plan: Plan) -> list[str]:
     return list(plan.options.get("estimators", ESTIMATORS))
 
 
+def measured(batch: int, estimator: str) -> bool:
+    """Whether there is such a cell: B' has one size, that of the configs."""
+    return estimator != SAME_BATCH or batch == DEFAULT_BATCH
+
+
 def methods(plan: Plan) -> list[Method]:
     """Every cell of the experiment."""
     found = []
     for (optimizer, own), batch, name in product(
         plan.options["optimizers"].items(), plan.options["batches"], estimators(plan)
     ):
+        if not measured(batch, name):
+            continue
         config, *settings = ESTIMATORS[name]
         # Without a setting that changes nothing, so that `map_curves` has the same runs.
         size = [] if name == EXACT or batch == DEFAULT_BATCH else [f"estimator.gramian_batch_size={batch}"]
@@ -63,7 +74,7 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer and B, with the lift of each estimator over sampling."""
     tables = []
-    measured: dict[str, Seeds] = {}
+    values: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan))
         optimum = rankings.optimum(plan, dataset)
@@ -79,7 +90,7 @@ def section(plan: Plan) -> Section:
             f"trained from {required:.4f}."
         )
         tables.append(Table(dataset, caption, pd.DataFrame(rows)))
-        measured |= rankings.measured(dataset, frame.drop(columns="curve"))
+        values |= rankings.measured(dataset, frame.drop(columns="curve"))
     return Section(
         plan.item,
         "When does a better Gramian rank better?",
@@ -87,7 +98,7 @@ def section(plan: Plan) -> Section:
         "The last column is the ceiling. An estimator can gain no more than the exact Gramian does.",
         tuple(tables),
         (),
-        measured,
+        values,
         tuple(task.output for task in tasks(plan)),
     )
 
@@ -98,6 +109,7 @@ def _row(plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: 
     best = max(
         frame.loc[frame["label"] == label(optimizer, batch, name), "validation"].mean()
         for name in estimators(plan)
+        if measured(batch, name)
     )
     return {
         "optimizer": optimizer,
@@ -106,6 +118,8 @@ def _row(plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: 
         "sampling MAP@10": spread(values),
         **{
             name: with_interval(rankings.lifts(frame, label(optimizer, batch, name), base), "+.1%")
+            if measured(batch, name)
+            else ""
             for name in estimators(plan)
             if name != SAMPLING
         },
