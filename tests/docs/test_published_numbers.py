@@ -1,6 +1,7 @@
-"""The numbers on ranking in README and findings, derived again from the published measurements.
+"""The numbers in README and findings, derived again from the published measurements.
 
-Each function below writes a table's cells as the page has them, from the evaluations in measurements.parquet.
+Each function below writes a table's cells or a sentence as the page has them: from measurements.parquet, or for older
+experiments from their published tables.
 """
 
 import json
@@ -9,6 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 import pages
+import pandas as pd
 import pytest
 import yaml
 
@@ -121,3 +123,113 @@ def test_readme_rounds_the_same_numbers(maps):
     ]
     sogram, exact = (text.replace("[+0", "[0").replace("+", "") for text in lifts)
     assert f"{sogram} (α = .1); exact Gramians gain {exact}" in README
+
+
+OLDER = pages.ROOT / "results" / "reference" / "standard-part"
+ALL_FINDINGS = pages.read("docs/findings.md")
+CORPORA = ("movielens-100k", "movielens-1m", "enwik8", "simple-scale")
+
+
+def verdicts(claim: str) -> list[dict]:
+    """The verdicts on a claim in the older report, but for those that it did not test."""
+    found = json.loads((OLDER / "claims.json").read_text(encoding="utf-8"))["verdicts"]
+    return [v for v in found if v["claim"] == claim and v["outcome"] != "NOT TESTED HERE"]
+
+
+def late_errors(corpus: str) -> pd.DataFrame:
+    """Means over seeds, a row for each estimator, a column for each side and B."""
+    frame = pd.read_csv(OLDER / "gramian_error" / f"{corpus}.csv", index_col="estimator")
+    return frame.apply(lambda column: column.str.partition(" ±")[0].astype(float))
+
+
+def spanned(values) -> str:
+    """From least to greatest, as ".07–.13"."""
+    return f"{number(min(values), 2)}–{number(max(values), 2)}"
+
+
+def test_the_errors_of_sogram_relative_to_sampling():
+    same, larger = {}, {}
+    for side in ("left", "right"):
+        frames = [late_errors(corpus) for corpus in CORPORA]
+        sogram = [f.loc["SOGram α=0.01"] for f in frames]
+        sampling = [f.loc["sampling"] for f in frames]
+        same[side] = [
+            a[f"{side}, B = {b}"] / c[f"{side}, B = {b}"]
+            for a, c in zip(sogram, sampling, strict=True) for b in (128, 1024)
+        ]  # fmt: skip
+        larger[side] = [
+            a[f"{side}, B = 128"] / c[f"{side}, B = 1024"] for a, c in zip(sogram, sampling, strict=True)
+        ]
+    shown = (
+        f"yes: {spanned(same['left'])} of sampling's error (left side), {spanned(same['right'])} (right side)"
+    )
+    assert shown in README
+    assert (
+        f"nearer: {spanned(larger['left'])} of its error (left), {spanned(larger['right'])} (right)" in README
+    )
+    to = {side: spanned(values).replace("–", " to ") for side, values in larger.items()}
+    assert line(ALL_FINDINGS, "| SOGram, B = 128 |")[3:] == [to["left"], to["right"]]
+
+
+def test_where_sagram_is_nearer_than_sogram():
+    judged = verdicts("sagram-nearer-than-sogram")
+    passed = sum(v["outcome"] == "PASS" for v in judged)
+    assert f"{passed} of {len(judged)} comparisons (cache per pair, left)" in README
+
+
+def test_gravity_and_the_learning_rate():
+    (weak,) = verdicts("weak-gravity-lowers-map")
+    factor = format(float(format(1 / weak["estimate"], ".2g")), "g")
+    assert f"the factor, {factor}, has a wide interval" in README
+    assert f"MAP@10 at λ = 0.01 is 1/{factor} of that at λ = 10" in ALL_FINDINGS
+    (best,) = verdicts("gravity-has-a-best-value")
+    shown = f"{best['estimate']:.1f} times [{best['low']:.1f}, {best['high']:.1f}]"
+    assert shown in ALL_FINDINGS
+    sooner = next(v for v in verdicts("smaller-rate-faster-decay") if v["case"] == "α = 0.01")
+    digits = [number(sooner[key], 2) for key in ("estimate", "low", "high")]
+    assert f"η/5 needs {digits[0]} [{digits[1]}, {digits[2]}] of the steps, at α = 0.01" in README
+
+
+def test_what_orders_the_losses():
+    losses = pd.read_csv(OLDER / "scaling" / "losses.csv")
+    losses["loss"] = losses["loss"].str.rstrip("%").astype(float)
+
+    def orders(frame):
+        error, ratio = (
+            frame["loss"].corr(frame[name], method="spearman") for name in ("Gramian error", "B/k")
+        )
+        return number(error, 2), number(-ratio, 2)
+
+    error, ratio = orders(losses)
+    assert f"(rank correlation {error} against {ratio})" in ALL_FINDINGS
+    error, ratio = orders(losses[losses["estimator"] == "sampling"])
+    assert f"({ratio} against {error})" in ALL_FINDINGS
+
+
+def test_the_tuned_estimators_on_movielens():
+    runs = pd.read_csv(OLDER.parent / "estimators" / "movielens-1m" / "final.csv")
+    by_method = {name: part.sort_values("seed")["validation"] for name, part in runs.groupby("method")}
+    rows = {
+        "batch sampling": "sampling",
+        "SAGram β = 1, a cache per item": "SAGram β=1, per item",
+        "exact Gramian at every step": "exact",
+    }
+    table = ALL_FINDINGS.split("## Estimators on MovieLens 1M")[1].split("\n## ")[0]
+    for shown, name in rows.items():
+        assert line(table, f"| {shown} |")[3] == spread(by_method[name])
+    sampling = by_method["sampling"].to_numpy()
+    for name, words in (
+        ("SOGram", "SOGram"),
+        ("SOGram debiased", "debiased"),
+        ("SAGram β=1, per item", "SAGram per item"),
+        ("exact", "exact"),
+    ):
+        differences = by_method[name].to_numpy() - sampling
+        low, high = (number(x, 4) for x in interval(tuple(differences)))
+        mean = number(differences.mean(), 4)
+        assert f"{words} +{mean} [{low}, {high}]" in table.replace("\n  ", " ")
+        if name == "SOGram":
+            assert (
+                f"SOGram's MAP@10 is {mean} [{low}, {high}] above sampling's {number(sampling.mean(), 4)}"
+                in (README.replace("\n", " "))
+            )
