@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,13 @@ class Dataset:
         name: in configs/, data/ and results/.
         corpus: what ``gramrun prepare`` calls it.
         settings: ``--set`` settings of ``gramrun prepare``.
+        source: the folder in $GRAMRUN_RAW, or else in data/raw, with raw files that cannot be downloaded.
     """
 
     name: str
     corpus: str
     settings: tuple[str, ...] = ()
+    source: str | None = None
 
     @property
     def path(self) -> Path:
@@ -36,6 +39,8 @@ _SAME_NAME = (
 )  # fmt: skip
 DATASETS = {name: Dataset(name, name) for name in _SAME_NAME}
 DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph=titles",))
+# The Māori Wikipedia, a whole wiki as small as enwik8: its tables of January 2016, without categories.
+DATASETS["miwiki"] = Dataset("miwiki", "wikipedia-sql", ("wikipedia.categories=false",), "miwiki")
 
 
 def tuning(name: str) -> Dataset:
@@ -51,4 +56,7 @@ DATASETS |= {f"{name}-tuning": tuning(name) for name in ("movielens-100k", "movi
 def prepare(dataset: Dataset) -> None:
     """Prepare a data set's corpus, unless it is prepared already."""
     options = [part for setting in dataset.settings for part in ("--set", setting)]
+    if dataset.source is not None:
+        raw = Path(os.environ.get("GRAMRUN_RAW") or Path("data") / "raw")
+        options += ["--source", str(raw / dataset.source)]
     gramrun(["prepare", dataset.corpus, *options, "--output", str(dataset.path)])
