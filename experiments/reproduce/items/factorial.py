@@ -80,7 +80,7 @@ def section(plan: Plan) -> Section:
         optimum = rankings.optimum(plan, dataset)
         required = rankings.required_map(frame["popularity"].iloc[0], optimum)
         rows = [
-            _row(plan, frame, optimizer, batch, required)
+            _row(plan, frame, optimizer, batch, required, known=bool(optimum))
             for optimizer, batch in product(plan.options["optimizers"], plan.options["batches"])
         ]
         caption = (
@@ -103,7 +103,9 @@ def section(plan: Plan) -> Section:
     )
 
 
-def _row(plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: float) -> dict[str, str]:
+def _row(
+    plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: float, known: bool = True
+) -> dict[str, str]:
     base = label(optimizer, batch, SAMPLING)
     values = rankings.column(frame, base, "validation")
     best = max(
@@ -114,7 +116,7 @@ def _row(plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: 
     return {
         "optimizer": optimizer,
         "B": str(batch),
-        "trained": "yes" if best >= required else "NOT TRAINED",
+        "trained": ("yes" if known else "not known") if best >= required else "NOT TRAINED",
         "sampling MAP@10": spread(values),
         **{
             name: with_interval(rankings.lifts(frame, label(optimizer, batch, name), base), "+.1%")
