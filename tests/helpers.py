@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 
 from gramrun import runs
 from gramrun.config import RunConfig
-from gramrun.data.corpus import SplitCorpus
+from gramrun.data.corpus import Corpus, Side, SplitCorpus, bags, one_hot
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import Run
 from gramrun.training.loop import fit
@@ -58,6 +60,27 @@ FORMS = {
     "prior": SVD,
     "between pairs and items": ("train.gamma_left=0.5", "train.gamma_right=0.25"),
 }
+
+
+def pages_corpus() -> Corpus:
+    """Pages that link to pages: every table shared by both sides, bags empty, long and with repeated rows."""
+    random = np.random.default_rng(0)
+    count = 90
+    words = [random.integers(12, size=random.integers(0, 7)).tolist() for _ in range(count)]
+    features = (one_hot("page", "page", np.arange(count)), bags("words", "word", words))
+    pairs = np.unique(random.integers(count, size=1600) * count + random.integers(count, size=1600))
+    left, right = np.divmod(pairs, count)
+    return Corpus(
+        name="pages",
+        left=Side("page", count, features),
+        right=Side("page", count, features),
+        vocabularies={
+            name: pd.DataFrame({"key": np.arange(n).astype(str)})
+            for name, n in (("page", count), ("word", 12))
+        },
+        pair_left=left.astype(np.int32),
+        pair_right=right.astype(np.int32),
+    )
 
 
 def settings(*overrides: str) -> list[str]:

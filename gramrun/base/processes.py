@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -77,7 +77,7 @@ class Processes:
             return rows
         rows = rows.detach().contiguous()
         whole = rows.new_empty(self.count * len(rows), *rows.shape[1:])
-        with _exchange_errors():
+        with exchange_errors():
             dist.all_gather(list(whole.chunk(self.count)), rows)
         return whole
 
@@ -98,7 +98,7 @@ class Processes:
         if self.count == 1:
             return tensor
         total = tensor.detach().clone()
-        with _exchange_errors():
+        with exchange_errors():
             dist.all_reduce(total)
         return total
 
@@ -137,9 +137,18 @@ class Processes:
         if self.count == 1:
             return make()
         made = [make() if self.first else None]
-        with _exchange_errors():
+        with exchange_errors():
             dist.broadcast_object_list(made, device=torch.device("cpu"))
         return made[0]  # type: ignore[return-value]
+
+    def gather_objects(self, small: T) -> list[T]:
+        """The small objects of all processes, in order of ranks."""
+        if self.count == 1:
+            return [small]
+        gathered: list[Any] = [None] * self.count
+        with exchange_errors():
+            dist.all_gather_object(gathered, small)
+        return gathered
 
     def wait(self) -> None:
         """Wait until all processes have called this."""
@@ -150,7 +159,7 @@ SINGLE_PROCESS = Processes()
 
 
 @contextlib.contextmanager
-def _exchange_errors() -> Iterator[None]:
+def exchange_errors() -> Iterator[None]:
     """Turn a failed exchange into a `RunError`: another process is gone."""
     try:
         yield

@@ -60,7 +60,7 @@ def train(
             run, trainer = open_run("train", path, resolved, corpus, processes, resume=resume, force=force)
             saved = checkpoints.restore(run, trainer) if resume else {}
             if not processes.first:
-                follow(trainer)
+                follow(run, trainer)
                 return
             last = fit(run, trainer, corpus, saved.get("losses", ()))
     report = Report(as_json)

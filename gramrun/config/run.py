@@ -95,6 +95,11 @@ class TrainSection(Section):
         description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or CUDA "
         "graphs, which no GPU has run yet",
     )
+    tables: Literal["replicated", "row-wise"] = Field(
+        "replicated",
+        description="each of several processes holds whole tables, or a part of their rows (for sgd and "
+        "adagrad, on CPUs; needs TorchRec)",
+    )
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
     decay_from: float = Field(
@@ -112,6 +117,24 @@ class TrainSection(Section):
     def _accumulator_of_adagrad(self) -> TrainSection:
         if self.initial_accumulator and self.optimizer != "adagrad":
             raise ValueError("initial_accumulator is for optimizer: adagrad only; drop it")
+        return self
+
+    @model_validator(mode="after")
+    def _what_split_tables_do(self) -> TrainSection:
+        if self.tables == "replicated":
+            return self
+        if self.optimizer not in ("adagrad", "sgd"):
+            raise ValueError(
+                f"tables: row-wise has no {self.optimizer}: fbgemm's updates another way than torch's; set "
+                "optimizer: adagrad or sgd"
+            )
+        if self.l2:
+            raise ValueError(
+                "tables: row-wise has no l2: fbgemm shrinks a row once a step, however often the batch meets "
+                "it; drop l2 (dense_l2 works)"
+            )
+        if self.engine != "compiled":
+            raise ValueError(f"tables: row-wise is an engine of its own; drop engine: {self.engine}")
         return self
 
     @model_validator(mode="after")

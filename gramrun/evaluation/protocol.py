@@ -168,7 +168,7 @@ def evaluate_model(
     left_rows = _rows_in_use([task.left_items for task in tasks], corpus.left.items)
     ranked = itertools.chain(*([task.candidates] for task in tasks), *(_items_of(t.relevant) for t in tasks))
     right_rows = _rows_in_use(ranked, corpus.right.items)
-    device = next(model.parameters()).device
+    device = model.device
     left, right = (
         embed_in_chunks(embed, torch.from_numpy(np.flatnonzero(rows >= 0)).to(device))
         for embed, rows in ((model.left_embeddings, left_rows), (model.right_embeddings, right_rows))

@@ -28,6 +28,7 @@ from gramrun.model.build import choose_device, make_model
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import EMBEDDINGS, ITEM_WEIGHTS, METRICS, BaselineRun, Run
+from gramrun.runs.parts import read_parts
 
 SideName = Literal["left", "right"]
 ITEMS_AT_ONCE = 65_536  # embedded at once; bounds memory and does not change a result
@@ -84,8 +85,13 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
+    saved = dict(state["trainer"]["model"])
+    if "tables" in state:  # of several processes; read in place, so that they take the memory of one copy
+        tables = {f"weight.{name}": table.detach() for name, table in model.named_tables().items()}
+        read_parts(run.checkpoint_path(state["trainer"]["step"]), tables, alone=True)
+        saved |= {f"tables.{name}.weight": table for name, table in model.named_tables().items()}
     try:
-        model.load_state_dict(state["trainer"]["model"])
+        model.load_state_dict(saved)
     except (LookupError, RuntimeError, TypeError, AttributeError):
         raise InputError(
             f"{run.path}: its checkpoint does not fit its config; start the run anew with --force"

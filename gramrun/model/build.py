@@ -16,12 +16,19 @@ from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.engine import Engine, PlainEngine
 from gramrun.model.l2 import dense_decay, row_decays, row_frequencies
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
+from gramrun.model.row_wise import RowWiseEngine, RowWiseTables
 from gramrun.model.static_engine import StaticEngine
 from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks, table_name
 
 
-def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
-    """Make the towers that `config` describes over the features of `corpus`; untrained rows are 0."""
+def make_model(config: RunConfig, corpus: SplitCorpus, split: RowWiseTables | None = None) -> TwoTower:
+    """Make the towers that `config` describes over the features of `corpus`; untrained rows are 0.
+
+    Args:
+        config: the run's configuration.
+        corpus: its corpus.
+        split: the tables, if they are split among processes; None for a model that holds whole tables.
+    """
     section = config.model
     shape = TowerShape(
         embedding_dim=section.embedding_dim,
@@ -52,13 +59,36 @@ def make_model(config: RunConfig, corpus: SplitCorpus) -> TwoTower:
         shape,
         seed=config.train.seed,
         sparse_gradients=config.train.optimizer in SPARSE_OPTIMIZERS,
+        split=split,
     )
-    clear_untrained_rows(model, corpus)
+    clear_untrained_rows(model, corpus, split)
     return model
 
 
+def make_split_tables(config: RunConfig, corpus: SplitCorpus, processes: Processes) -> RowWiseTables | None:
+    """Make this process's part of the tables with ``train.tables: row-wise``; None for whole tables.
+
+    Raises:
+        ConfigError: when TorchRec is not installed.
+    """
+    if config.train.tables == "replicated":
+        return None
+    model = config.model
+    sides = {"left": corpus.left, "right": corpus.right}
+    features = {name: [table_name(f.vocabulary) for f in side.features] for name, side in sides.items()}
+    used = {f.vocabulary for side in sides.values() for f in side.features}
+    return RowWiseTables(
+        {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)},
+        features,
+        model.input_dim if model.hidden else model.embedding_dim,
+        mean=model.bag == "mean",
+        optimizer=optimizer_options(config),
+        processes=processes,
+    )
+
+
 @torch.no_grad()
-def clear_untrained_rows(model: TwoTower, corpus: SplitCorpus) -> None:
+def clear_untrained_rows(model: TwoTower, corpus: SplitCorpus, split: RowWiseTables | None = None) -> None:
     """Set the table rows that no training pair holds to 0.
 
     They are the ids of items never seen, and values that only such items have. Training never changes them:
@@ -68,7 +98,11 @@ def clear_untrained_rows(model: TwoTower, corpus: SplitCorpus) -> None:
     """
     tables = model.named_tables()
     for vocabulary, frequency in row_frequencies(corpus).items():
-        tables[table_name(vocabulary)][torch.from_numpy(frequency == 0)] = 0
+        name, untrained = table_name(vocabulary), torch.from_numpy(frequency == 0)
+        if split is None:
+            tables[name][untrained] = 0
+        else:
+            split.clear(name, untrained)
 
 
 @torch.no_grad()
@@ -133,7 +167,7 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-EngineName = Literal["plain", "compiled", "static"]
+EngineName = Literal["plain", "compiled", "static", "row-wise"]
 
 
 def engine_name(config: RunConfig, device: torch.device) -> EngineName:
@@ -142,22 +176,43 @@ def engine_name(config: RunConfig, device: torch.device) -> EngineName:
     The default, ``compiled``, is the plain engine on a GPU and for Adam.
     """
     engine = config.train.engine
+    if config.train.tables == "row-wise":
+        return "row-wise"
     on_gpu_or_adam = device.type == "cuda" or config.train.optimizer not in SPARSE_OPTIMIZERS
     return "plain" if engine == "compiled" and on_gpu_or_adam else engine
 
 
-def make_engine(
-    config: RunConfig, model: TwoTower, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS
-) -> Engine[Any]:
-    """Make the engine that trains `model` on `corpus`, one of the replicas of `processes`."""
+def optimizer_options(config: RunConfig) -> OptimizerOptions:
+    """Return the optimizer that `config` names."""
     train = config.train
-    optimizer = OptimizerOptions(
+    return OptimizerOptions(
         name=train.optimizer,
         table_learning_rate=train.learning_rate,
         dense_learning_rate=train.dense_learning_rate or train.learning_rate,
         initial_accumulator=train.initial_accumulator,
         dense_decay=dense_decay(config),
     )
+
+
+def make_engine(
+    config: RunConfig,
+    model: TwoTower,
+    corpus: SplitCorpus,
+    processes: Processes = SINGLE_PROCESS,
+    split: RowWiseTables | None = None,
+) -> Engine[Any]:
+    """Make the engine that trains `model` on `corpus`, one of the replicas of `processes`.
+
+    Args:
+        config: the run's configuration.
+        model: its model.
+        corpus: its corpus.
+        processes: the processes that train together.
+        split: the tables that `make_model` got.
+    """
+    optimizer = optimizer_options(config)
+    if split is not None:
+        return RowWiseEngine(model, split, optimizer, processes)
     decays = row_decays(config, corpus)
     mean = config.model.bag == "mean"
     match engine_name(config, model.device):
@@ -165,7 +220,7 @@ def make_engine(
             return PlainEngine(model, optimizer, processes, decays)
         case "static":
             return StaticEngine(model, optimizer, mean=mean)
-        case "compiled":
+        case _:
             return CompiledEngine(
                 model,
                 optimizer,

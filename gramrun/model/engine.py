@@ -46,6 +46,23 @@ class TowerInputs(Generic[Rows]):
     rows: Rows
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What one side of a batch gathers.
+
+    Attributes:
+        side: ``left`` or ``right``.
+        items: int64, shape (B',), the whole batch.
+        part: the rows of the batch that belong to this process.
+        without_id: bool, shape (B',). Where the bag of the item's id is left empty; None: nowhere.
+    """
+
+    side: str
+    items: Tensor
+    part: slice
+    without_id: Tensor | None
+
+
 class Engine(ABC, Generic[Rows]):
     """Embeds items and updates parameters.
 
@@ -82,6 +99,14 @@ class Engine(ABC, Generic[Rows]):
             The inputs of `part`. The rows may cover the whole batch.
         """
 
+    def gather_pairs(self, left: Batch, right: Batch) -> tuple[TowerInputs[Rows], TowerInputs[Rows]]:
+        """Gather the bags of both sides of B', of which `update` takes the gradients."""
+        return self.both(
+            lambda b: self.gather(b.side, b.items, b.part, b.without_id),
+            (left,),
+            (right,),
+        )
+
     @abstractmethod
     def update(self, left: TowerInputs[Rows], right: TowerInputs[Rows]) -> None:
         """Update the dense layers and the feature tables after the backward pass, and clear all gradients."""
@@ -106,6 +131,12 @@ class Engine(ABC, Generic[Rows]):
     def embed(self, side: str, items: Tensor, without_id: Tensor | None = None) -> Tensor:
         """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
         return self.towers[side].dense(self.gather(side, items, slice(0, len(items)), without_id).inputs)
+
+    def answer(self) -> None:
+        """Help the first process to embed items until it calls `stop_answers`; with split tables only."""
+
+    def stop_answers(self) -> None:
+        """Let the other processes go on after `answer`."""
 
     def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
         """``function(*left), function(*right)``, on two threads where that is faster."""

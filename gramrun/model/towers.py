@@ -24,15 +24,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 EMBED_CHUNK = 8192  # items that `embed_in_chunks` embeds at once; bounds memory
+_ROWS_DRAWN = 65_536  # at once by `initial_rows`
 
 Bag = Literal["sum", "mean"]
 OutputActivation = Literal["linear", "relu"]
@@ -178,6 +179,29 @@ def table_name(vocabulary: str) -> str:
     return "table:" + vocabulary.replace("%", "%25").replace(".", "%2E")
 
 
+class SplitTables(Protocol):
+    """Tables that a model does not hold itself."""
+
+    def fill(self, table: str, start: int, rows: Tensor) -> None:
+        """Set rows of a table, from `start` on: float32, shape (n, width)."""
+
+
+def initial_rows(rows: int, shape: TowerShape, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:
+    """Draw the initial rows of a table in parts, with the bits that one draw of the whole table gives.
+
+    PyTorch draws normal numbers in blocks of 16, and the last 16 anew where the number is no multiple of 16.
+    So parts are whole blocks, and the last part has at least 16 numbers.
+
+    Yields:
+        The number of the first row, and float32, shape (n, width).
+    """
+    start = 0
+    while start < rows:
+        count = rows - start if rows - start < _ROWS_DRAWN + 16 else _ROWS_DRAWN
+        yield start, torch.empty(count, shape.table_dim).normal_(0, shape.table_scale, generator=generator)
+        start += count
+
+
 class TwoTower(nn.Module):
     """Both towers and the tables they share. Its score of a pair is ⟨u(θ, x), v(θ, y)⟩.
 
@@ -189,6 +213,11 @@ class TwoTower(nn.Module):
         seed: of the initial parameters.
         sparse_gradients: whether tables have sparse gradients, whose cost does not depend on the table's
             size.
+        split: where the tables are, if not here (`gramrun.model.row_wise`). It gets their initial rows.
+
+    Attributes:
+        embedding_dim: the width k of the embeddings.
+        remote: with split tables, embeds items of a side; set by the engine.
     """
 
     def __init__(
@@ -199,20 +228,29 @@ class TwoTower(nn.Module):
         shape: TowerShape,
         seed: int,
         sparse_gradients: bool = True,
+        split: SplitTables | None = None,
     ) -> None:
         super().__init__()
+        self.embedding_dim = shape.embedding_dim
+        self.remote: Callable[[str, Tensor], Tensor] | None = None
         used = sorted({column.vocabulary for column in [*left, *right]})
+        random = torch.Generator().manual_seed(seed)
         self.tables = nn.ModuleDict(
             {
                 table_name(name): nn.EmbeddingBag(
                     vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
                 )
                 for name in used
+                if split is None
             }
         )
+        if split is not None:
+            for name in used:
+                for start, rows in initial_rows(vocabulary_sizes[name], shape, random):
+                    split.fill(table_name(name), start, rows)
         self.left = Tower(left, shape)
         self.right = Tower(right, shape)
-        self._initialise(shape, torch.Generator().manual_seed(seed))
+        self._initialise(shape, random)
 
     @torch.no_grad()
     def _initialise(self, shape: TowerShape, generator: torch.Generator) -> None:
@@ -232,24 +270,23 @@ class TwoTower(nn.Module):
                         linear.bias.zero_()
 
     @property
-    def embedding_dim(self) -> int:
-        """The width k of the embeddings."""
-        if self.left.output is not None:
-            return self.left.output.out_features
-        return next(iter(self.tables.values())).embedding_dim  # type: ignore[return-value]
-
-    @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.table_parameters()[0].device
+        return next(self.buffers()).device
 
     def left_embeddings(self, items: Tensor) -> Tensor:
         """u(θ, x) for left items x, int64, shape (B,): returns (B, k)."""
-        return self.left(items, self.tables)  # type: ignore[no-any-return]
+        return self._embeddings("left", items)
 
     def right_embeddings(self, items: Tensor) -> Tensor:
         """v(θ, y) for right items y, int64, shape (B,): returns (B, k)."""
-        return self.right(items, self.tables)  # type: ignore[no-any-return]
+        return self._embeddings("right", items)
+
+    def _embeddings(self, side: str, items: Tensor) -> Tensor:
+        if self.remote is not None:
+            return self.remote(side, items)
+        tower = self.left if side == "left" else self.right
+        return tower(items, self.tables)  # type: ignore[no-any-return]
 
     def named_tables(self) -> dict[str, nn.Parameter]:
         """The feature tables by `table_name`, each of shape (rows, width)."""

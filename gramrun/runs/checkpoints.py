@@ -1,5 +1,7 @@
 """Checkpoints: the whole state in one file, written atomically and loaded without running code.
 
+Split tables are beside the file, in a folder of their own (`gramrun.runs.parts`).
+
 A file is torch's zip archive, with a CRC-32 for each member. `save` first syncs the records of the run, then
 writes under a temporary name, syncs and renames. After a kill or a crash of the machine, the newest complete
 checkpoint and the records before it are therefore on the disk. A run resumed from them ends with the same
@@ -17,13 +19,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import check_schema, disk_errors, new_file, remove_orphans_in, sync_files
 from gramrun.base.processes import Processes
 from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
+from gramrun.runs.parts import Records, check_parts, read_parts, write_parts
 from gramrun.runs.session import identities
 
 SCHEMA_VERSION = 2  # 2: another order of pairs, and learners instead of torch optimizers
@@ -48,25 +51,30 @@ class Resumable(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore it."""
 
+    def split_state(self) -> dict[str, Tensor]:
+        """What is split among the processes: DTensors by name; empty without split tables."""
+
 
 def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
     """Save the trainer's state and `extra` as the checkpoint of its current step.
+
+    Of several processes the first calls this; with split tables the others call `save_split` meanwhile.
 
     Raises:
         RunError: when a parameter is not finite, or the disk is full.
     """
     for name, parameter in trainer.model.named_parameters():
-        # The sum is a cheap test; it can overflow although all values are finite.
-        if not torch.isfinite(parameter.sum()) and not torch.isfinite(parameter).all():
-            raise RunError(f"step {trainer.step}: {name} is not finite; lower train.learning_rate")
+        _check_finite(trainer.step, name, parameter)
     path = run.checkpoint_path(trainer.step)
+    remove_orphans_in(path.parent)
+    records = save_split(run, trainer)
     state = {
         "schema_version": SCHEMA_VERSION,
         "identity": identities(run)[0],
         "trainer": trainer.state_dict(),
         "extra": extra,
+        **({"tables": records} if records else {}),
     }
-    remove_orphans_in(path.parent)
     sync_files(run.path)  # the records first: those of a resumed run begin after the checkpoint
     with new_file(path) as temporary:
         try:
@@ -75,6 +83,26 @@ def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
             raise OSError("a write was cut short") from error
     run.drop_checkpoints(run.config.train.checkpoints_kept)
     return path
+
+
+def save_split(run: Run, trainer: Resumable) -> Records:
+    """Write this process's part of the split tables; does nothing without any.
+
+    Raises:
+        RunError: when a value is not finite, the disk is full, or another process is gone.
+    """
+    tensors = trainer.split_state()
+    if not tensors:
+        return {}
+    for name, tensor in tensors.items():
+        _check_finite(trainer.step, name, tensor.to_local())  # type: ignore[attr-defined]
+    return write_parts(run.checkpoint_path(trainer.step), tensors, trainer.processes)
+
+
+def _check_finite(step: int, name: str, values: Tensor) -> None:
+    # The sum is a cheap test; it can overflow although all values are finite.
+    if not torch.isfinite(values.sum()) and not torch.isfinite(values).all():
+        raise RunError(f"step {step}: {name} is not finite; lower train.learning_rate")
 
 
 def restore(run: Run, trainer: Resumable) -> dict[str, Any]:
@@ -96,8 +124,10 @@ def restore(run: Run, trainer: Resumable) -> dict[str, Any]:
         if processes.first and run.metrics():
             _log.warning("%s: has no checkpoint any more, or had none yet; starts again at step 0", run.path)
         return {}
-    whole, state = newest or (path := run.checkpoint_path(step), load(path))
+    whole, state = newest or (path := run.checkpoint_path(step), _read(path))
     trainer.load_state_dict({name: _own(name, part) for name, part in state["trainer"].items()})
+    if split := trainer.split_state():
+        read_parts(whole, split, alone=False)
     if trainer.step > trainer.total_steps:
         raise ConfigError(
             f"{run.path}: is at step {trainer.step} already; train.steps or train.epochs asks for "
@@ -181,10 +211,22 @@ class TornCheckpoint(InputError):
 def load(path: Path) -> dict[str, Any]:
     """Load one checkpoint after verifying its checksums, which torch does not.
 
+    Split tables are verified and not loaded (`gramrun.runs.parts.read_parts`).
+
     Raises:
         TornCheckpoint: when it is torn, damaged or no checkpoint.
         InputError: when it is missing, or has another schema version.
     """
+    state = _read(path)
+    if "tables" in state:
+        try:
+            check_parts(path, state["tables"])
+        except InputError as error:
+            raise TornCheckpoint(str(error)) from error
+    return state
+
+
+def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path}: no such checkpoint")
     torn = TornCheckpoint(f"{path}: torn or damaged checkpoint")
@@ -202,7 +244,7 @@ def load(path: Path) -> dict[str, Any]:
         raise torn
     remedy = "start the run anew with --force, or go on with the gramrun that made it"
     check_schema(path, state["schema_version"], SCHEMA_VERSION, remedy)
-    if set(state) != {"schema_version", "identity", "trainer", "extra"}:
+    if state.keys() - {"tables"} != {"schema_version", "identity", "trainer", "extra"}:
         raise torn
     trainer, extra = state["trainer"], state["extra"]
     if not (isinstance(trainer, dict) and isinstance(extra, dict) and _is_held(state)):

@@ -7,6 +7,7 @@ gram_error.csv, trajectory.csv      of `gramrun gram-error`, instead of metrics.
 inner_products.csv      quantiles of inner products at each evaluation, if evaluation.inner_products is not 0
 tensorboard/            the same numbers for TensorBoard, if log.tensorboard is true
 checkpoints/step-<9 digits>.pt      the whole state at one step; the last name is the newest
+checkpoints/step-<9 digits>.tables/     of split tables: the rows of each process (`gramrun.runs.parts`)
 corpus/                 the prepared corpus of a model that was saved from Python
 embeddings.npz          of a baseline, instead of checkpoints: left and right, float32, shapes (items, k)
 item_weights.npy        of EASE, instead of embeddings.npz: B, float32, shape (right items, right items)
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,10 +133,14 @@ class Run(RunDirectory):
         return self.path / CHECKPOINTS / f"step-{step:09d}.pt"
 
     def drop_checkpoints(self, kept: int) -> None:
-        """Remove all but the newest `kept` checkpoints."""
+        """Remove all but the newest `kept` checkpoints, and the tables of others and of killed runs."""
         paths = self.checkpoints()
         for path in paths[: max(0, len(paths) - kept)]:
             path.unlink()
+        whole = {path.with_suffix("") for path in self.checkpoints()}
+        for folder in (self.path / CHECKPOINTS).glob("step-*.tables"):
+            if folder.with_suffix("") not in whole:
+                shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.custom import find_custom
 from gramrun.model.build import choose_device
+from gramrun.model.row_wise import check_torchrec
 from gramrun.training.memory import cache_bytes
 from gramrun.training.objective import companion_dim
 
@@ -79,6 +80,10 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
         raise ConfigError(
             "estimator.cache_folder keeps caches on disk, for the CPU; drop it or set device: cpu"
         )
+    if config.train.tables == "row-wise":
+        check_torchrec()
+        if device.type == "cuda":
+            raise ConfigError("train.tables: row-wise has not run on a GPU yet; set device: cpu")
     if config.train.engine == "static" and config.train.decay_from < 1:
         raise ConfigError(
             "train.engine: static has constant rates; set train.engine: plain, or drop decay_from"

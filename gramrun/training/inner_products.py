@@ -128,7 +128,7 @@ def describe(products: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _embedded(model: TwoTower, embed: Callable[[Tensor], Tensor], items: Items) -> NDArray[np.float64]:
-    device = next(model.parameters()).device
+    device = model.device
     return embed_in_chunks(embed, torch.from_numpy(items).to(device)).double().cpu().numpy()
 
 

@@ -12,7 +12,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
@@ -72,6 +72,8 @@ def open_run(
         run = runs.resume(path, kind, config, corpus.content_hash)
     else:
         runs.check_free(path, force=force)
+    if config.train.tables != "replicated":
+        raise ConfigError("train.tables: row-wise has no checkpoints yet; set train.tables: replicated")
     check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
     if kind == "train":
         check_memory(config, corpus, processes)
@@ -92,6 +94,7 @@ def check_disk(path: Path, trainer: Trainer) -> None:
     parts = (trainer.left_estimator, trainer.right_estimator)
     state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
     parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
+    parameters += sum(4 * t.rows * t.weight.shape[1] for t in trainer.shards)  # in all processes
     state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
     need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
     check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
@@ -130,6 +133,7 @@ def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float]
 
         def log() -> None:
             metrics = _measure(run, trainer, corpus, since, products, elapsed())
+            trainer.engine.stop_answers()
             run.append_metrics(metrics)
             write(metrics)
             bar.measured(metrics)
@@ -139,9 +143,11 @@ def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float]
             since.loss += record.loss
             bar.update(record)
             last = record.step == trainer.total_steps
-            # The clock of the first process decides for all when to save.
-            stopped, saved = processes.any(interrupted(), last or saving.due(record))
-            if last or evaluating.due(record):
+            # The clock of the first process decides for all when to evaluate and to save.
+            stopped, saved, measured = processes.any(
+                interrupted(), last or saving.due(record), last or evaluating.due(record)
+            )
+            if measured:
                 log()
             if saved or stopped:
                 started = time.perf_counter()
@@ -151,7 +157,8 @@ def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float]
             if stopped and not last:
                 processes.wait()
                 raise interrupted_run(run, trainer)
-        if trainer.step > since.step:  # resumed at its last step, from a checkpoint of a longer run
+        # Resumed at its last step, from a checkpoint of a longer run.
+        if processes.any(trainer.step > since.step)[0]:
             log()
         processes.wait()
     return run.metrics()[-1]
@@ -183,8 +190,10 @@ class SinceLastRecord:
         self.checkpoint_seconds = 0.0
 
 
-def follow(trainer: Trainer) -> None:
+def follow(run: Run, trainer: Trainer) -> None:
     """Train in step with the first process, which alone evaluates, logs and saves.
+
+    With split tables, this process helps to embed items and saves its part.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM in any process, when the first one has saved the state.
@@ -193,12 +202,17 @@ def follow(trainer: Trainer) -> None:
     processes = trainer.processes
     with deferred_interrupt(passed_on=True) as interrupted:
         for record in trainer.steps():
-            stopped, saved = processes.any(interrupted(), False)
+            stopped, saved, measured = processes.any(interrupted(), False, False)
+            if measured:
+                trainer.engine.answer()
             if saved or stopped:
                 check_replicas(trainer)
+                checkpoints.save_split(run, trainer)
             if stopped and record.step < trainer.total_steps:
                 processes.wait()
                 raise Interrupted(f"interrupted at step {trainer.step}")
+        if processes.any(False)[0]:
+            trainer.engine.answer()
         processes.wait()
 
 

@@ -125,6 +125,8 @@ def fit(
             own.pop("train.epochs")
         values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(str(estimator), {}), **own, **asked}
         config = _configuration({**values, "data.path": IN_MEMORY})
+        if config.train.tables != "replicated":
+            raise InputError("fit trains in one process; leave train.tables at replicated")
         check_memory(config, corpus, SINGLE_PROCESS)
         trainer = Trainer(config, corpus)
         steps = tqdm(trainer.steps(), config.estimator.label, trainer.total_steps, disable=not progress)

@@ -26,7 +26,7 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.batches import IndexStream
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
-from gramrun.model.engine import Engine, GradientStep, TowerInputs
+from gramrun.model.engine import Batch, Engine, GradientStep, TowerInputs
 from gramrun.training.objective import GradientBatch, Objective
 from gramrun.training.side import EmbeddedSide
 
@@ -99,7 +99,13 @@ def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, 
     engine, processes = state.engine, state.processes
 
     # Embed B': z = feature bags, u = tower(z).
-    left, right = engine.both(partial(embed_pairs, state, pairs), (state.left,), (state.right,))
+    batches = [side_of_pairs(state, pairs, side) for side in (state.left, state.right)]
+    left_inputs, right_inputs = engine.gather_pairs(*batches)
+    left, right = engine.both(
+        partial(embed_pairs, state),
+        (state.left, batches[0], left_inputs),
+        (state.right, batches[1], right_inputs),
+    )
     if state.config.estimator.batch == "gradient":  # equation 15: B is B', and the gradient goes through both
         observe(state, state.right_estimator, state.right, (right.gramian_batch(),))
         observe(state, state.left_estimator, state.left, (left.gramian_batch(),))
@@ -148,15 +154,20 @@ class EmbeddedPairs:
         return GramianBatch(self.items, self.leaf.detach(), importance=self.importance)
 
 
-def embed_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> EmbeddedPairs:
+def side_of_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> Batch:
+    """One side of B', and the part of it that this process embeds."""
+    items = side.population.pair_items[pairs].long()
+    without_id = side.without_id(state.config.train.seed, state.step, len(items))
+    return Batch(side.name, items, state.processes.part(len(items)), without_id)
+
+
+def embed_pairs(
+    state: TrainingState, side: EmbeddedSide, batch: Batch, inputs: TowerInputs[Any]
+) -> EmbeddedPairs:
     """Embed one side of B' with a graph."""
-    whole = side.population.pair_items[pairs].long()
-    part = state.processes.part(len(whole))
-    without_id = side.without_id(state.config.train.seed, state.step, len(whole))
-    inputs = state.engine.gather(side.name, whole, part, without_id)
     embeddings = state.engine.towers[side.name].dense(inputs.inputs)
     importance = side.population.importance
-    items = whole[part]
+    items = batch.items[batch.part]
     return EmbeddedPairs(
         items,
         inputs,

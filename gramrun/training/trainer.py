@@ -27,7 +27,8 @@ from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
-from gramrun.model.build import choose_device, make_engine, make_model
+from gramrun.model.build import choose_device, make_engine, make_model, make_split_tables
+from gramrun.model.row_wise import Shard
 from gramrun.training.checks import check_run
 from gramrun.training.objective import make_objective
 from gramrun.training.side import EmbeddedSide
@@ -73,8 +74,9 @@ class Trainer:
         self.device = choose_device(config.device)
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
-        self.model = make_model(config, corpus).to(self.device)
-        self.engine = make_engine(config, self.model, corpus, processes)
+        self.split_tables = make_split_tables(config, corpus, processes)
+        self.model = make_model(config, corpus, self.split_tables).to(self.device)
+        self.engine = make_engine(config, self.model, corpus, processes, self.split_tables)
         self.gradient_step = self.engine.capture(partial(gradient_step, self))
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)
@@ -156,6 +158,15 @@ class Trainer:
             "right_estimator": self.right_estimator.state_dict(),
             "previous": self.previous if self.config.estimator.batch == "previous" else None,
         }
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Of split tables, what this process holds."""
+        return [] if self.split_tables is None else list(self.split_tables.shards.values())
+
+    def split_state(self) -> dict[str, Tensor]:
+        """The split tables and their optimizer's state, of which this process holds a part; else empty."""
+        return {} if self.split_tables is None else self.split_tables.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`'s state.

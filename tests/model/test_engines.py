@@ -1,15 +1,15 @@
 """The compiled and the static engine against the plain one, and the kernels against literal loops."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from helpers import pages_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import Processes
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.data.split import split_corpus
 from gramrun.model import bags as kernels
 from gramrun.model.build import engine_name
@@ -25,25 +25,7 @@ ROUNDINGS = 64 * np.finfo(np.float32).eps  # of a sum of at most 45 terms, times
 
 @pytest.fixture(scope="module")
 def pages():
-    """Pages that link to pages: every table shared by both sides, bags empty, long and with repeated rows."""
-    random = np.random.default_rng(0)
-    count = 90
-    words = [random.integers(12, size=random.integers(0, 7)).tolist() for _ in range(count)]
-    features = (one_hot("page", "page", np.arange(count)), bags("words", "word", words))
-    pairs = np.unique(random.integers(count, size=1600) * count + random.integers(count, size=1600))
-    left, right = np.divmod(pairs, count)
-    corpus = Corpus(
-        name="pages",
-        left=Side("page", count, features),
-        right=Side("page", count, features),
-        vocabularies={
-            name: pd.DataFrame({"key": np.arange(n).astype(str)})
-            for name, n in (("page", count), ("word", 12))
-        },
-        pair_left=left.astype(np.int32),
-        pair_right=right.astype(np.int32),
-    )
-    return split_corpus(corpus, 0.1)
+    return split_corpus(pages_corpus(), 0.1)
 
 
 TOWERS = {

@@ -68,7 +68,7 @@ def test_every_other_row_and_layer_starts_as_it_did(make_config, monkeypatch):
     """Clearing draws nothing: only the untrained rows differ from the model's own start."""
     config, corpus = make_config(*HIDDEN), wiki()
     cleared = make_model(config, corpus).state_dict()
-    monkeypatch.setattr("gramrun.model.build.clear_untrained_rows", lambda model, corpus: None)
+    monkeypatch.setattr("gramrun.model.build.clear_untrained_rows", lambda model, corpus, split: None)
     started = make_model(config, corpus)
     for name, rows in untrained(corpus).items():
         assert started.named_tables()[f"table:{name}"][rows].abs().min() > 0

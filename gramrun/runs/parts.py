@@ -1,0 +1,105 @@
+"""What several processes write of one checkpoint: tensors split by rows, each process its own rows.
+
+A folder beside the checkpoint's file, by torch.distributed.checkpoint: one file a process, and ``.metadata``,
+which says where each tensor's rows are. Any number of processes can read it, each the rows that it holds. The
+folder appears whole before the checkpoint's file, which records the size and SHA-256 of every file in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import check_recorded, is_record, new_folder, recorded
+from gramrun.base.processes import Processes, exchange_errors
+
+Records = dict[str, dict[str, int | str]]
+
+_METADATA = ".metadata"
+
+
+def parts_folder(checkpoint: Path) -> Path:
+    """The folder beside a checkpoint's file."""
+    return checkpoint.with_suffix(".tables")
+
+
+def write_parts(checkpoint: Path, tensors: Mapping[str, Tensor], processes: Processes) -> Records:
+    """Write the folder of a checkpoint; all processes call this together.
+
+    Args:
+        checkpoint: the checkpoint's file, written afterwards.
+        tensors: DTensors by name; each process has its rows.
+        processes: the processes that train together.
+
+    Returns:
+        Size and SHA-256 of every file, by name.
+
+    Raises:
+        RunError: in every process, when the disk of one is full or another process is gone.
+    """
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    with contextlib.ExitStack() as stack:
+        target = processes.from_first(lambda: stack.enter_context(new_folder(parts_folder(checkpoint))))
+        with _write_errors(target), exchange_errors():
+            save(dict(tensors), storage_writer=FileSystemWriter(target))
+        own = {path.name: recorded(path) for path in target.glob(f"__{processes.rank}_*")}
+        records = {name: record for part in processes.gather_objects(own) for name, record in part.items()}
+        return records | {_METADATA: recorded(target / _METADATA)}
+
+
+@contextlib.contextmanager
+def _write_errors(folder: Path) -> Iterator[None]:
+    """Turn what torch.distributed.checkpoint raises in every process into a `RunError`."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        rank, (cause, _) = next(iter(error.failures.items()))
+        reason = " ".join(str(cause).split())[:160]
+        raise RunError(f"{folder}: process {rank} cannot write its tables: {reason}") from error
+
+
+def check_parts(checkpoint: Path, records: Any) -> None:
+    """Check the folder of a checkpoint against the records in its file.
+
+    Raises:
+        InputError: when the records are none, or a file is missing or damaged.
+    """
+    if not (isinstance(records, dict) and _METADATA in records and all(map(is_record, records.values()))):
+        raise InputError(f"{checkpoint}: says nothing of its tables")
+    for name, record in records.items():
+        check_recorded(parts_folder(checkpoint) / name, record, "go on from an older checkpoint")
+
+
+def read_parts(checkpoint: Path, tensors: Mapping[str, Tensor], *, alone: bool) -> None:
+    """Read tensors in place: DTensors, of which each process reads its rows, or whole tensors.
+
+    Args:
+        checkpoint: the checkpoint's file.
+        tensors: some of those written, by name.
+        alone: whether this process reads without others.
+
+    Raises:
+        InputError: when the folder is damaged, or holds other tensors.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    folder = parts_folder(checkpoint)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a load without a process group
+            load(dict(tensors), storage_reader=FileSystemReader(folder), no_dist=alone)
+    except (CheckpointException, OSError, RuntimeError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"{folder}: belongs to another model, or is damaged: {reason}") from error
