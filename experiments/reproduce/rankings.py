@@ -40,7 +40,7 @@ SECONDS, STEPS, MAP = range(3)  # columns of a curve
 SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
 LAST = 0.1  # the part of training whose rise the table shows
 WORTH_PROCESSES = 5  # runs to evaluate; starting a process takes seconds
-UNSEEDED = ("popularity",)  # configs of baselines that draw nothing
+UNSEEDED = ("popularity", "ease")  # configs of baselines that draw nothing
 PACKAGES = {"implicit-als": "implicit"}  # configs of baselines that need a package
 
 
@@ -193,14 +193,15 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     for method, own in asked.items():
         for seed, task in zip(plan.seeds, own, strict=False):
             found = evaluations.get(task.output) or read_json(task.output / directory.EVALUATION)
+            rank = found["validation"]["effective_rank"] or (float("nan"),) * 2  # EASE has no embeddings
             row = {
                 "label": method.label,
                 "seed": seed,
                 "validation": found["validation"]["map@10"],
                 "train": found["train"]["map@10"],
                 "interval": found["validation"]["ci95"],
-                "rank_left": found["validation"]["effective_rank"][0],
-                "rank_right": found["validation"]["effective_rank"][1],
+                "rank_left": rank[0],
+                "rank_right": rank[1],
             }
             if method.command == "baseline":
                 row["seconds"] = read_json(task.output / directory.MANIFEST)["seconds"]

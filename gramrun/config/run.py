@@ -100,6 +100,9 @@ class TrainSection(Section):
         description="each of several processes holds whole tables, or a part of their rows (for sgd and "
         "adagrad, on CPUs; needs TorchRec)",
     )
+    start: Literal["random", "svd"] = Field(
+        "random", description="svd: linear towers start at a decomposition of the pairs, not at table_scale"
+    )
     learning_rate: float = Field(0.05, gt=0, description="η of the feature tables")
     dense_learning_rate: float | None = Field(None, gt=0, description="η of dense layers; null: the same")
     decay_from: float = Field(

@@ -15,6 +15,7 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.gramian.custom import find_custom
 from gramrun.model.build import choose_device
 from gramrun.model.row_wise import check_torchrec
+from gramrun.model.svd_start import check_svd_start
 from gramrun.training.memory import cache_bytes
 from gramrun.training.objective import companion_dim
 
@@ -38,6 +39,7 @@ def check_run(
         InputError: when the file of a prior does not fit the corpus.
     """
     _check_corpus(config, corpus, observers)
+    check_svd_start(config, corpus)
     _check_device(config, choose_device(config.device), observers)
     _check_processes(config, processes.count)
     for section in (config.estimator, *observers):

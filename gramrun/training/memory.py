@@ -26,6 +26,7 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.model.build import choose_device, engine_name
+from gramrun.model.svd_start import EXTRA
 from gramrun.model.towers import EMBED_CHUNK
 from gramrun.training.objective import companion_dim
 
@@ -84,9 +85,11 @@ def host_memory(config: RunConfig, corpus: SplitCorpus, device: torch.device = C
     in_file = config.estimator.cache_folder is not None
     ranks, ranking = _evaluation_bytes(config, corpus)
     if on_gpu:  # the model and the caches are made on the host and moved
-        work = max(ranks, parameters, caches, _frequency_bytes(config, corpus))
+        work = max(ranks, parameters, caches, _frequency_bytes(config, corpus), _svd_bytes(config, corpus))
     else:
-        start = max(_start_bytes(config, corpus), _frequency_bytes(config, corpus))
+        start = max(
+            _start_bytes(config, corpus), _frequency_bytes(config, corpus), _svd_bytes(config, corpus)
+        )
         work = max(_step_bytes(config, corpus), ranks + ranking, start)
     return {
         "process": process,
@@ -237,6 +240,14 @@ def _start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 def _frequency_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What `gramrun.model.l2` holds at the start: frequencies and importances, and two powers, in float64."""
     return 32 * _table_rows(corpus) if config.train.l2 else 0
+
+
+def _svd_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
+    """What `gramrun.model.svd_start` holds: its matrix by rows and by columns, and bases of both sides."""
+    if config.train.start != "svd":
+        return 0
+    items = corpus.left.items + corpus.right.items
+    return 40 * len(corpus.train) + 4 * 4 * items * (config.model.embedding_dim + EXTRA)
 
 
 def _padded_bytes(config: RunConfig, corpus: SplitCorpus) -> int:

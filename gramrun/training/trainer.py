@@ -29,6 +29,7 @@ from gramrun.gramian.population import make_population
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.build import choose_device, make_engine, make_model, make_split_tables
 from gramrun.model.row_wise import Shard
+from gramrun.model.svd_start import svd_start
 from gramrun.training.checks import check_run
 from gramrun.training.objective import make_objective
 from gramrun.training.side import EmbeddedSide
@@ -43,7 +44,8 @@ class StepRecord:
         step: gradient steps done so far, from 1.
         epoch: passes over the training pairs done so far.
         loss: f, the mean loss of the observed pairs in the batch, before the step.
-        train_seconds: seconds spent in steps so far, without evaluation and checkpoints.
+        train_seconds: seconds spent in steps so far, and in a start at a decomposition; without evaluation and
+            checkpoints.
     """
 
     step: int
@@ -75,7 +77,12 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
         self.split_tables = make_split_tables(config, corpus, processes)
-        self.model = make_model(config, corpus, self.split_tables).to(self.device)
+        started = time.perf_counter()
+        self.model = make_model(config, corpus, self.split_tables)
+        if config.train.start == "svd":
+            svd_start(self.model, config, corpus)
+        self.model.to(self.device)
+        self.train_seconds = time.perf_counter() - started if config.train.start == "svd" else 0.0
         self.engine = make_engine(config, self.model, corpus, processes, self.split_tables)
         self.gradient_step = self.engine.capture(partial(gradient_step, self))
         self.left = self._side("left", corpus.left, corpus.train.left)
@@ -87,7 +94,6 @@ class Trainer:
         self.right_estimator = self.make_estimator(config.estimator, self.right)
         self.left_estimator = self.make_estimator(config.estimator, self.left)
         self.step = 0
-        self.train_seconds = 0.0
         self.previous: tuple[Tensor, Tensor] | None = None
         shuffled = batches.ShuffledPairs(self.pairs, config.train.batch_size, config.train.seed)
         self.pair_stream = IndexStream(shuffled.batch, self.device)

@@ -1,0 +1,248 @@
+"""What ranks best: methods tuned with one budget on a tuning split, then compared over seeds on the real one.
+
+    python -m experiments.studies.ranking search --dataset movielens-1m --method implicit-als --width 64
+    python -m experiments.studies.ranking final --dataset movielens-1m --method towers --width 64
+    python -m experiments.studies.ranking report --dataset movielens-1m
+
+A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
+them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``free-vectors``
+is this project's objective, solved (`experiments.studies.conjugate_gradients`), from which towers take λ, γ,
+μ and ν. The chosen points are in ranking.yaml. Every try is a line in results/ranking/search, every final run
+one in results/ranking/runs-DATASET.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from scipy.stats import qmc
+
+from experiments.report.sections import interval
+from experiments.reproduce.corpora import DATASETS, prepare
+from experiments.studies import conjugate_gradients
+from experiments.studies.conjugate_gradients import Setting
+from gramrun.base.files import write_text
+from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data.corpus import SplitCorpus
+from gramrun.data.shards import open_corpus
+from gramrun.evaluation.baselines import ease
+from gramrun.evaluation.baselines.run import fit_baseline
+from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.model.build import embed_all
+from gramrun.training.trainer import Trainer
+
+RESULTS = Path("results/ranking")
+CHOSEN = Path(__file__).with_name("ranking.yaml")
+REFERENCE = "implicit ALS"
+TRIES = 20
+LOG, LINEAR = "log", "linear"
+
+Point = dict[str, float]
+OBJECTIVE = ("gravity", "gamma_left", "gamma_right", "l2", "l2_exponent")
+
+# Of each key: its scale and the ends of its range. A γ that is drawn below 0 counts as 0.
+RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
+    "implicit-als": {
+        "regularization": (LOG, 1, 300),
+        "confidence": (LOG, 1.1, 40),
+        "sweeps": (LOG, 5, 30),
+    },
+    "free-vectors": {
+        "gravity": (LOG, 5, 300),
+        "gamma_left": (LINEAR, -0.3, 1),
+        "gamma_right": (LINEAR, -0.3, 0.5),
+        "l2": (LOG, 0.003, 1),
+        "l2_exponent": (LINEAR, 0, 1),
+    },
+    "ease": {"l2": (LOG, 3, 3000)},
+}
+
+
+def draw(method: str, tries: int = TRIES) -> Any:
+    """A generator of points that is sent the score of each, in rounds as the module says."""
+    scales = RANGES[method]
+    low, high = np.array(
+        [[np.log(x) if scale == LOG else x for x in ends] for scale, *ends in scales.values()]
+    ).T
+    done: list[tuple[float, np.ndarray]] = []
+    rounds = ((1.0, tries - 2 * (tries // 4)), (1 / 3, tries // 4), (1 / 9, tries // 4))
+    for number, (part, points) in enumerate(rounds):
+        middle = max(done, key=lambda pair: pair[0])[1] if done else (low + high) / 2
+        for row in qmc.Halton(len(low), rng=number).random(points):
+            at = middle + (row - 0.5) * part * (high - low)
+            score = yield _values(scales, at)
+            done.append((score, at))
+
+
+def _values(scales: Mapping[str, tuple[str, float, float]], at: np.ndarray) -> Point:
+    """The values of a point: γ and ν within 0 and 1, sweeps whole, three digits."""
+    found: Point = {}
+    for (key, (scale, *_)), x in zip(scales.items(), at, strict=True):
+        value = float(np.exp(x)) if scale == LOG else min(1.0, max(0.0, float(x)))
+        found[key] = round(value) if key == "sweeps" else float(f"{value:.3g}")
+    return found
+
+
+def score(
+    method: str, corpus: SplitCorpus, point: Mapping[str, Any], width: int, seed: int
+) -> dict[str, float]:
+    """Fit a method and rank the validation pairs.
+
+    Args:
+        method: of `RANGES`, ``towers`` (its keys are those of the configuration) or ``popularity``.
+        corpus: the corpus.
+        point: the values of the method's keys.
+        width: k.
+        seed: of the start and the batches.
+
+    Returns:
+        ``map@10``, ``recall@100``, ``ndcg@10`` and ``seconds`` of the fit.
+    """
+    settings = EvaluationSection()
+    started = time.perf_counter()
+    if method == "ease":
+        weights = ease.fit(corpus.train, corpus.left.items, corpus.right.items, point["l2"])
+        seconds = time.perf_counter() - started
+        found = ease.evaluate(weights, corpus, "validation", settings)
+    else:
+        left, right = _fit(method, corpus, point, width, seed)
+        seconds = time.perf_counter() - started
+        found = evaluate_embeddings(left, right, corpus, "validation", settings)
+    return {name: float(found[name]) for name in ("map@10", "recall@100", "ndcg@10")} | {"seconds": seconds}
+
+
+def _fit(
+    method: str, corpus: SplitCorpus, point: Mapping[str, Any], width: int, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if method == "free-vectors":
+        u, v = conjugate_gradients.fit(corpus, Setting(**point), embedding_dim=width, seed=seed)
+        return torch.from_numpy(u), torch.from_numpy(v)
+    common = {"data.path": corpus.path}
+    if method == "towers":
+        values = {**common, "model.embedding_dim": width, "train.seed": seed, **point}
+        base = Path("configs/movielens-1m/sogram.yaml")
+        trainer = Trainer(load_config(RunConfig, base, _overrides(values)), corpus)
+        for _ in trainer.steps():
+            pass
+        return embed_all(trainer.model, corpus)
+    own = {f"baseline.{key}": value for key, value in point.items()}
+    values = {
+        **common,
+        "baseline.name": method,
+        "baseline.embedding_dim": width,
+        "baseline.seed": seed,
+        **own,
+    }
+    fitted = fit_baseline(load_config(BaselineConfig, None, _overrides(values)).baseline, corpus)
+    return fitted.left, fitted.right
+
+
+def _overrides(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def search(dataset: str, method: str, width: int, tries: int = TRIES) -> None:
+    """Run a search, appending every try to its file."""
+    corpus = _open(f"{dataset}-tuning")
+    points = draw(method, tries)
+    point = next(points)
+    while True:
+        found = score(method, corpus, point, width, seed=0)
+        record(_tries(dataset, method, width), {"method": method, "width": width, **point, **found})
+        try:
+            point = points.send(found["map@10"])
+        except StopIteration:
+            return
+
+
+def _tries(dataset: str, method: str, width: int) -> Path:
+    return RESULTS / "search" / f"{dataset}-{method}-{width}.csv"
+
+
+def _open(name: str) -> SplitCorpus:
+    prepare(DATASETS[name])
+    return open_corpus(DATASETS[name].path)
+
+
+def record(file: Path, row: Mapping[str, Any]) -> None:
+    """Append a row to a table, with new columns where it has some."""
+    known = pd.read_csv(file) if file.exists() else pd.DataFrame()
+    write_text(file, pd.concat([known, pd.DataFrame([row])]).to_csv(index=False, float_format="%.6g"))
+
+
+def finals(dataset: str) -> dict[str, tuple[str, Point | dict[str, Any]]]:
+    """The methods that are compared on the real split of a data set: label to method and point."""
+    chosen = yaml.safe_load(CHOSEN.read_text(encoding="utf-8"))[dataset]
+    return {label: (row.pop("method"), row) for label, row in chosen.items()}
+
+
+def final(dataset: str, labels: Sequence[str], widths: Sequence[int], seeds: Sequence[int]) -> None:
+    """Fit methods on the real split, appending every run that is not there yet."""
+    corpus = _open(dataset)
+    file = RESULTS / f"runs-{dataset}.csv"
+    for width in widths:
+        for seed in seeds:
+            for label in labels:
+                method, point = finals(dataset)[label]
+                key = {"method": label, "width": width, "seed": seed}
+                known = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=list(key))
+                if not (known[list(key)] == list(key.values())).all(axis=1).any():
+                    record(file, key | score(method, corpus, point, width, seed))
+
+
+def report(dataset: str) -> str:
+    """The Markdown table of the finals: a row for each width and method."""
+    frame = pd.read_csv(RESULTS / f"runs-{dataset}.csv")
+    lines = [
+        "| k | method | validation MAP@10 | minus the better implicit ALS, same k | recall@100 | nDCG@10 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (width, label), own in frame.groupby(["width", "method"], sort=False):
+        values = own.set_index("seed")["map@10"]
+        same = frame[(frame["width"] == width) & (frame["method"] == REFERENCE)]
+        difference = (values - same.set_index("seed")["map@10"]).dropna()
+        low, high = interval(tuple(difference))
+        gap = (
+            f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]" if label != REFERENCE and len(same) else ""
+        )
+        error = f" ± {values.std():.4f}" if len(values) > 1 else ""
+        recall, ndcg = own["recall@100"].mean(), own["ndcg@10"].mean()
+        lines.append(
+            f"| {width} | {label} | {values.mean():.4f}{error} | {gap} | {recall:.4f} | {ndcg:.4f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Search, run the finals, or write the report."""
+    parser = argparse.ArgumentParser(description="What ranks best.")
+    parser.add_argument("part", choices=("search", "final", "report"))
+    parser.add_argument("--dataset", default="movielens-1m")
+    parser.add_argument("--method", nargs="+", default=["implicit-als", "free-vectors"])
+    parser.add_argument("--width", nargs="+", type=int, default=[35, 64, 128])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--tries", type=int, default=TRIES)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    match arguments.part:
+        case "search":
+            for method in arguments.method:
+                for width in arguments.width:
+                    search(arguments.dataset, method, width, arguments.tries)
+        case "final":
+            final(arguments.dataset, arguments.method, arguments.width, arguments.seeds)
+        case "report":
+            print(report(arguments.dataset))
+
+
+if __name__ == "__main__":
+    main()
