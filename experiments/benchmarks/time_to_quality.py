@@ -2,12 +2,13 @@
 
     python -m experiments.benchmarks.time_to_quality [--seeds 0 1 2] [--levels .20 .22 .24 .26 .28]
 
-Both use the recommended configs in `configs/movielens-1m`: linear towers with SOGram or batch sampling, and
-the package `implicit` with tuned confidence and regularisation, all at k = 35. Only training counts, on the
-same number of threads: gramrun's steps, and implicit's ``fit``. Reading the corpus, building the model and
-evaluations are excluded. A level is reached at the first evaluation at or above it. There is an evaluation
-after each of implicit's sweeps, and after every 200 steps of gramrun, a quarter of an epoch. Within a seed
-the methods run one after the other in a random order.
+Both use the configs in `configs/movielens-1m`: linear towers with SOGram or batch sampling, from random
+tables or from a decomposition (`svd.yaml`), and the package `implicit` with tuned confidence and
+regularisation, all at k = 35. Only training counts, on the same number of threads: gramrun's decomposition and steps, and
+implicit's ``fit``. Reading the corpus, building the model and evaluations are excluded. A level is reached at
+the first evaluation at or above it. There is an evaluation after each of implicit's sweeps, after a
+decomposition, and after every 200 steps of gramrun, a quarter of an epoch. Within a seed the methods run one
+after the other in a random order.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ EVERY = 200  # steps between evaluations
 CONFIGS = Path("configs/movielens-1m")
 CORPUS = Path("data/movielens-1m")
 REFERENCE = "implicit ALS"
+WIDTH = 35  # k of all
 LEVELS = (0.20, 0.22, 0.24, 0.26, 0.28)
 
 Curve = list[tuple[float, float]]  # seconds of training, and the validation MAP@10 then
@@ -52,16 +54,20 @@ def quality(left: Tensor, right: Tensor, corpus: SplitCorpus, settings: Evaluati
 
 def gramrun_curve(config: Path, corpus: SplitCorpus, settings: Sequence[str], seed: int) -> Curve:
     """Train by a config, with evaluations in between."""
-    chosen = [f"data.path={corpus.path}", *settings, f"train.seed={seed}"]
+    chosen = [f"data.path={corpus.path}", f"model.embedding_dim={WIDTH}", *settings, f"train.seed={seed}"]
     run = load_config(RunConfig, config, chosen)
     trainer = Trainer(run, corpus)
-    curve = []
+    curve: Curve = []
+
+    def note(seconds: float) -> None:
+        embeddings = (side.embed_items(torch.arange(side.items)) for side in (trainer.left, trainer.right))
+        curve.append((seconds, quality(*embeddings, corpus, run.evaluation)))
+
+    if run.train.start == "svd":
+        note(trainer.train_seconds)
     for record in trainer.steps():
         if record.step % EVERY == 0 or record.step == trainer.total_steps:
-            embeddings = (
-                side.embed_items(torch.arange(side.items)) for side in (trainer.left, trainer.right)
-            )
-            curve.append((record.train_seconds, quality(*embeddings, corpus, run.evaluation)))
+            note(record.train_seconds)
     return curve
 
 
@@ -87,19 +93,21 @@ METHODS: dict[str, Callable[[SplitCorpus, Sequence[str], int], Curve]] = {
     REFERENCE: lambda *arguments: implicit_curve(CONFIGS / "implicit-als.yaml", *arguments),
     "sampling": lambda *arguments: gramrun_curve(CONFIGS / "sampling.yaml", *arguments),
     "SOGram": lambda *arguments: gramrun_curve(CONFIGS / "sogram.yaml", *arguments),
+    "SOGram, SVD start": lambda *arguments: gramrun_curve(CONFIGS / "svd.yaml", *arguments),
 }
 
 
-def curves(folder: Path, seeds: Sequence[int], threads: int) -> dict[str, list[Curve]]:
-    """The curves of every method, seed by seed."""
+def curves(folder: Path, seeds: Sequence[int], threads: int, names: Sequence[str]) -> dict[str, list[Curve]]:
+    """The curves of methods, seed by seed."""
     torch.set_num_threads(threads)
     corpus = open_corpus(folder)
     # Load compiled code before timing starts.
-    gramrun_curve(CONFIGS / "sogram.yaml", corpus, ("train.epochs=null", "train.steps=10"), 0)
+    for name in ("sogram.yaml", "svd.yaml"):
+        gramrun_curve(CONFIGS / name, corpus, ("train.steps=10",), 0)
     random = np.random.default_rng(0)
-    found: dict[str, list[Curve]] = {name: [] for name in METHODS}
+    found: dict[str, list[Curve]] = {name: [] for name in names}
     for seed in seeds:
-        for name in random.permutation(list(METHODS)):
+        for name in random.permutation(list(names)):
             found[name].append(METHODS[name](corpus, (), seed))
             seconds, best = found[name][-1][-1][0], max(value for _, value in found[name][-1])
             print(f"seed {seed}, {name}: {seconds:.1f} s of training, best MAP@10 {best:.4f}", flush=True)
@@ -155,10 +163,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Seconds to a validation MAP@10 beside implicit ALS.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--levels", nargs="+", type=float, default=list(LEVELS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     arguments = parser.parse_args()
     gramrun(["prepare", "movielens-1m", "--output", str(CORPUS)])
     threads = torch.get_num_threads()
-    found: dict[str, list[Curve]] = apart(curves, CORPUS, arguments.seeds, threads)
+    names = list(dict.fromkeys([REFERENCE, *arguments.methods]))  # the ratios are to it
+    found: dict[str, list[Curve]] = apart(curves, CORPUS, arguments.seeds, threads, names)
     text = report(found, arguments.levels, threads)
     numbers: dict[str, Any] = {"threads": threads, "seeds": arguments.seeds, "curves": found}
     write_json(RESULTS / "time_to_quality.json", {**provenance(), **numbers})

@@ -200,20 +200,19 @@ def final(dataset: str, labels: Sequence[str], widths: Sequence[int], seeds: Seq
 
 
 def report(dataset: str) -> str:
-    """The Markdown table of the finals: a row for each width and method."""
+    """The Markdown table of the finals: a row for each width and method; differences paired by seed."""
     frame = pd.read_csv(RESULTS / f"runs-{dataset}.csv")
     lines = [
         "| k | method | validation MAP@10 | minus the better implicit ALS, same k | recall@100 | nDCG@10 |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|",
     ]
-    for (width, label), own in frame.groupby(["width", "method"], sort=False):
+    for (width, label), own in frame.groupby(["width", "method"]):
         values = own.set_index("seed")["map@10"]
-        same = frame[(frame["width"] == width) & (frame["method"] == REFERENCE)]
-        difference = (values - same.set_index("seed")["map@10"]).dropna()
+        rivals = frame[(frame["width"] == width) & frame["method"].str.startswith(REFERENCE)]
+        best = rivals.groupby("method")["map@10"].mean().idxmax()
+        difference = (values - rivals[rivals["method"] == best].set_index("seed")["map@10"]).dropna()
         low, high = interval(tuple(difference))
-        gap = (
-            f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]" if label != REFERENCE and len(same) else ""
-        )
+        gap = "" if label == best else f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
         error = f" ± {values.std():.4f}" if len(values) > 1 else ""
         recall, ndcg = own["recall@100"].mean(), own["ndcg@10"].mean()
         lines.append(
