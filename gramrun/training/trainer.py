@@ -44,8 +44,8 @@ class StepRecord:
         step: gradient steps done so far, from 1.
         epoch: passes over the training pairs done so far.
         loss: f, the mean loss of the observed pairs in the batch, before the step.
-        train_seconds: seconds spent in steps so far, and in a start at a decomposition; without evaluation and
-            checkpoints.
+        train_seconds: seconds spent in steps so far and in a start at a decomposition, without evaluation
+            and checkpoints.
     """
 
     step: int
