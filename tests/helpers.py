@@ -128,3 +128,13 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(part, f"{name}.{key}")
     elif "second" not in name:
         yield name, value
+
+
+def pids_by_rank(process) -> dict[int, int]:
+    """The processes that a launcher has started; Linux only."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = {}
+    for child in map(int, children):
+        names = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        ranks |= {int(name.removeprefix(b"RANK=")): child for name in names if name.startswith(b"RANK=")}
+    return ranks

@@ -127,9 +127,11 @@ class TrainSection(Section):
         if self.tables == "replicated":
             return self
         if self.optimizer not in ("adagrad", "sgd"):
+            why = (
+                "it moves every row" if self.optimizer == "adam" else "fbgemm's is not compared with torch's"
+            )
             raise ValueError(
-                f"tables: row-wise has no {self.optimizer}: fbgemm's updates another way than torch's; set "
-                "optimizer: adagrad or sgd"
+                f"tables: row-wise has no {self.optimizer}: {why}; set optimizer: adagrad or sgd"
             )
         if self.l2:
             raise ValueError(

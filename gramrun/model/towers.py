@@ -303,11 +303,16 @@ class TwoTower(nn.Module):
 
 def embed_in_chunks(embed: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
     """Embed any number of items: shape (len(items), k)."""
-    first, *others = items.split(EMBED_CHUNK)
+    return embed_chunks(embed, items.split(EMBED_CHUNK))
+
+
+def embed_chunks(embed: Callable[[Tensor], Tensor], chunks: Sequence[Tensor]) -> Tensor:
+    """Embed chunks of items, one after the other: shape (all items, k)."""
+    first, *others = chunks
     rows = embed(first)
     if not others:
         return rows
-    embeddings = rows.new_empty(len(items), rows.shape[1])  # torch.cat would take it twice
+    embeddings = rows.new_empty(sum(map(len, chunks)), rows.shape[1])  # torch.cat would take it twice
     embeddings[: len(first)] = rows
     done = len(first)
     for chunk in others:

@@ -1,8 +1,9 @@
 """What several processes write of one checkpoint: tensors split by rows, each process its own rows.
 
-A folder beside the checkpoint's file, by torch.distributed.checkpoint: one file a process, and ``.metadata``,
-which says where each tensor's rows are. Any number of processes can read it, each the rows that it holds. The
-folder appears whole before the checkpoint's file, which records the size and SHA-256 of every file in it.
+A folder beside the checkpoint's file, by torch.distributed.checkpoint: a file for each tensor and process
+(one for all tensors of a process would hold a copy of all in memory), and ``.metadata``, which says where the
+rows are. Any number of processes can read it, each the rows that it holds. The folder appears whole before
+the checkpoint's file, which records the size and SHA-256 of every file in it.
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ def write_parts(checkpoint: Path, tensors: Mapping[str, Tensor], processes: Proc
     with contextlib.ExitStack() as stack:
         target = processes.from_first(lambda: stack.enter_context(new_folder(parts_folder(checkpoint))))
         with _write_errors(target), exchange_errors():
-            save(dict(tensors), storage_writer=FileSystemWriter(target))
+            save(dict(tensors), storage_writer=FileSystemWriter(target, single_file_per_rank=False))
         own = {path.name: recorded(path) for path in target.glob(f"__{processes.rank}_*")}
-        records = {name: record for part in processes.gather_objects(own) for name, record in part.items()}
-        return records | {_METADATA: recorded(target / _METADATA)}
+        if processes.first:
+            own[_METADATA] = recorded(target / _METADATA)
+        # Once all have read what they wrote, the first process moves the folder into place.
+        return {name: record for part in processes.gather_objects(own) for name, record in part.items()}
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
-from gramrun.base.errors import ConfigError, InputError, RunError
+from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
@@ -72,8 +72,6 @@ def open_run(
         run = runs.resume(path, kind, config, corpus.content_hash)
     else:
         runs.check_free(path, force=force)
-    if config.train.tables != "replicated":
-        raise ConfigError("train.tables: row-wise has no checkpoints yet; set train.tables: replicated")
     check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
     if kind == "train":
         check_memory(config, corpus, processes)

@@ -26,6 +26,7 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.model.build import choose_device, engine_name
+from gramrun.model.row_wise import padded_width, rows_here
 from gramrun.model.svd_start import EXTRA
 from gramrun.model.towers import EMBED_CHUNK
 from gramrun.training.objective import companion_dim
@@ -38,6 +39,7 @@ CACHES = "Gramian caches"
 # Optimizers, compiled loops, scratch memory and threads, which a process that only predicts has not loaded.
 # Measured (Linux x86-64, torch 2.13 for CPUs, 1 and 2 threads): 140 to 195 MB.
 _FIRST_STEPS = 150_000_000
+_TORCHREC = 50_000_000  # what TorchRec's modules take more than compiled loops; measured
 WORKSPACES = 200_000_000  # of cuBLAS and the allocator on a GPU; a guess
 _ROWS_RANKED, _CANDIDATES_RANKED = 256, 65_536  # at once (`gramrun.evaluation.ranking`)
 _ROWS_MEASURED = 4096  # at once (`gramrun.evaluation.protocol`)
@@ -60,7 +62,7 @@ def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = 
         ConfigError: when it does not fit, with the figures.
     """
     device = choose_device(config.device)
-    parts = needed_memory(host_memory(config, corpus, device))
+    parts = needed_memory(host_memory(config, corpus, device, processes.count))
     here = processes.here
     what = _largest_parts(parts) + (f", in each of {here} processes," if here > 1 else "")
     check_capacity(here * sum(parts.values()), "memory", what=what, remedy=_remedy(config, parts))
@@ -76,14 +78,27 @@ def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = 
         )
 
 
-def host_memory(config: RunConfig, corpus: SplitCorpus, device: torch.device = CPU) -> dict[str, int]:
-    """Predict the peak of ``gramrun train`` on the host, as bytes by part; `device` holds the model."""
+def host_memory(
+    config: RunConfig, corpus: SplitCorpus, device: torch.device = CPU, processes: int = 1
+) -> dict[str, int]:
+    """Predict the peak of one process of ``gramrun train`` on the host, as bytes by part.
+
+    Args:
+        config: the run's configuration.
+        corpus: its corpus.
+        device: holds the model.
+        processes: the number of processes, among which tables may be split.
+    """
     process = psutil.Process().memory_info().rss + _FIRST_STEPS  # first: what follows reads mapped files
     on_gpu = device.type == "cuda"
-    parameters = 4 * count_parameters(config, corpus)
+    if config.train.tables == "row-wise":
+        process += _TORCHREC
+    parameters = 4 * _parameters_here(config, corpus, processes)
     caches = _estimator_caches(config, corpus)
     in_file = config.estimator.cache_folder is not None
     ranks, ranking = _evaluation_bytes(config, corpus)
+    if config.train.tables == "row-wise":
+        ranks = max(ranks, 2 * 4 * _largest_shard(config, corpus, processes))  # copied to write a checkpoint
     if on_gpu:  # the model and the caches are made on the host and moved
         work = max(ranks, parameters, caches, _frequency_bytes(config, corpus), _svd_bytes(config, corpus))
     else:
@@ -94,7 +109,7 @@ def host_memory(config: RunConfig, corpus: SplitCorpus, device: torch.device = C
     return {
         "process": process,
         "parameters": 0 if on_gpu else parameters,
-        "optimizer": 0 if on_gpu else _optimizer_bytes(config, corpus, CPU),
+        "optimizer": 0 if on_gpu else _optimizer_bytes(config, corpus, CPU, processes),
         "populations": _populations_bytes(config, corpus, on_gpu=on_gpu),
         CACHES: 0 if on_gpu or in_file else caches,
         "mapped files": mapped_bytes(config, corpus) + (caches if in_file and not on_gpu else 0),
@@ -144,6 +159,21 @@ def count_parameters(config: RunConfig, corpus: SplitCorpus) -> int:
     return count
 
 
+def _parameters_here(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
+    """The numbers of parameters in one process: of split tables its rows, padded."""
+    count = count_parameters(config, corpus)
+    if config.train.tables == "replicated":
+        return count
+    width = _table_width(config)
+    here = sum(rows_here(rows, processes) for rows in _rows_by_table(corpus).values())
+    return count - width * _table_rows(corpus) + padded_width(width) * here
+
+
+def _largest_shard(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
+    """The numbers in the largest part of a split table that a process holds."""
+    return padded_width(_table_width(config)) * rows_here(max(_rows_by_table(corpus).values()), processes)
+
+
 def mapped_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """Return the size of the shards that a run reads: features, pairs, and targets where it has them."""
     unread = ["vocabularies/", "left/frequency", "right/frequency"]
@@ -160,8 +190,12 @@ def _table_width(config: RunConfig) -> int:
 
 
 def _table_rows(corpus: SplitCorpus) -> int:
+    return sum(_rows_by_table(corpus).values())
+
+
+def _rows_by_table(corpus: SplitCorpus) -> dict[str, int]:
     used = {feature.vocabulary for side in (corpus.left, corpus.right) for feature in side.features}
-    return sum(corpus.vocabulary_sizes[name] for name in used)
+    return {name: corpus.vocabulary_sizes[name] for name in used}
 
 
 def _layer_widths(config: RunConfig, features: int) -> list[int]:
@@ -174,9 +208,9 @@ def _estimator_caches(config: RunConfig, corpus: SplitCorpus) -> int:
     return cache_bytes(config, config.estimator, corpus, companion_dim(config, corpus))
 
 
-def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.device) -> int:
+def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.device, processes: int = 1) -> int:
     """The optimizer's state, and what the engine keeps beside each table."""
-    parameters = 4 * count_parameters(config, corpus)
+    parameters = 4 * _parameters_here(config, corpus, processes)
     size = STATE_FLOATS[config.train.optimizer] * parameters
     engine = engine_name(config, device)
     if engine == "compiled":
@@ -239,6 +273,8 @@ def _start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 
 def _frequency_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What `gramrun.model.l2` holds at the start: frequencies and importances, and two powers, in float64."""
+    if config.train.tables == "row-wise":  # its optimizer's state is there before the rows are counted
+        return 24 * _table_rows(corpus)
     return 32 * _table_rows(corpus) if config.train.l2 else 0
 
 

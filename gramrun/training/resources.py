@@ -108,7 +108,7 @@ def estimate_resources(
         "batch_size": config.train.batch_size,
         "epochs": steps * config.train.batch_size / len(corpus.train),
         "parameters": parameters,
-        "memory": _with_total(host_memory(config, corpus, device)),
+        "memory": _with_total(host_memory(config, corpus, device, processes.count)),
         "gpu_memory": _with_total(device_memory(config, corpus)) if device.type == "cuda" else None,
         "disk": {"checkpoints": checkpoints * state, "caches": own_mapped},
         "gram_error": {

@@ -13,7 +13,7 @@ from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.data.batches import IndexStream, Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
-from gramrun.model.towers import EMBED_CHUNK, embed_in_chunks
+from gramrun.model.towers import EMBED_CHUNK, embed_chunks, embed_in_chunks
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,10 @@ class EmbeddedSide:
 
     def whole(self) -> GramianBatch:
         """Embed all items of positive weight in one batch."""
-        items = self.processes.share(self.population.weighted_items)
-        return GramianBatch(items, self.embed_items(items))
+        items = self.population.weighted_items
+        # Of each chunk its share: all processes embed equally many times, as split tables need.
+        shares = [self.processes.share(chunk) for chunk in items.split(EMBED_CHUNK)]
+        return GramianBatch(torch.cat(shares), embed_chunks(self.embed, shares))
 
     def exact_gramian(self) -> Tensor:
         """G of this side under the current parameters: float64, shape (k, k)."""

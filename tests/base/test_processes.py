@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
-from helpers import CONFIG, ROOT
+from helpers import CONFIG, ROOT, pids_by_rank
 from replica import result
 
 from gramrun.base.errors import ConfigError
@@ -142,15 +141,6 @@ def lines_of_gramrun(process):
     out, err = process.communicate(timeout=120)
     assert 'File "' not in err.split("elastic")[0], err  # no traceback of gramrun's own
     return [line for line in (out + err).splitlines() if line.startswith(("gramrun: ", "wrote "))]
-
-
-def pids_by_rank(process):
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ranks = {}
-    for child in map(int, children):
-        names = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        ranks |= {int(name.removeprefix(b"RANK=")): child for name in names if name.startswith(b"RANK=")}
-    return ranks
 
 
 def wait_for_a_checkpoint(process, run):

@@ -1,19 +1,30 @@
 """Tables split by rows among processes: the trajectory of one process that holds whole tables."""
 
+import contextlib
 import importlib.util
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from random import Random
 
 import pytest
 import torch
-from helpers import FORMS, ROOT, pages_corpus
+from helpers import FORMS, ROOT, pages_corpus, pids_by_rank
 from split_tables import result
 
+from gramrun.base.errors import ConfigError
 from gramrun.config.loading import dump_config
 from gramrun.data import shards
 from gramrun.data.shards import open_corpus
+from gramrun.evaluation.trained import evaluate_run, load_model
 from gramrun.model.towers import TowerShape, initial_rows
+from gramrun.runs import corpus_of, open_run
+from gramrun.training.checks import check_run
+from gramrun.training.gram_error import check_config
 from gramrun.training.trainer import Trainer
 
 needs_torchrec = pytest.mark.skipif(
@@ -115,3 +126,117 @@ def test_rows_drawn_in_parts_have_the_bits_of_one_draw(rows, width):
     ]
     assert torch.equal(torch.cat([part for _, part in parts]), whole)
     assert torch.equal(torch.rand(4, generator=one), torch.rand(4, generator=other))
+
+
+def _run(folder, processes, *arguments):
+    """`gramrun train` in so many processes: the launcher's handle."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(launcher if processes > 1 else []), "-m", "gramrun", "train", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+
+
+def _finish(folder, processes, *arguments):
+    process = _run(folder, processes, *arguments)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+
+
+def _tables(folder):
+    """The tables of a run's newest checkpoint, read by one process."""
+    run = open_run(folder)
+    model, step = load_model(run, corpus_of(run))
+    return step, {name: table.detach() for name, table in model.named_tables().items()}
+
+
+@pytest.fixture(scope="module")
+def straight(configured, tmp_path_factory):
+    """A run of two processes that nothing interrupted, and its config."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings = (
+        "train.tables=row-wise",
+        "train.steps=300",
+        "train.checkpoint_every=20",
+        "evaluation.every=100",
+    )
+    case = next(name for name in CASES if name.startswith("SAGA, items"))
+    (folder / "config.yaml").write_text(dump_config(configured(case, *settings)))
+    _finish(folder, 2, "--config", "config.yaml", "--output", "straight")
+    return folder
+
+
+@needs_torchrec
+def test_other_numbers_of_processes_go_on(straight):
+    """Two processes, then four, then one; and one process evaluates what several trained."""
+    _finish(straight, 2, "--config", "config.yaml", "--output", "moved", "--set", "train.steps=100")
+    _finish(straight, 4, "--output", "moved", "--resume", "--set", "train.steps=200")
+    _finish(straight, 1, "--output", "moved", "--resume", "--set", "train.steps=300")
+    (step, moved), (_, whole) = _tables(straight / "moved"), _tables(straight / "straight")
+    assert step == 300
+    torch.testing.assert_close(moved, whole, rtol=1e-4, atol=2e-5)
+    records = [json.loads(line) for line in (straight / "moved" / "metrics.jsonl").read_text().splitlines()]
+    run = open_run(straight / "moved")
+    evaluated = evaluate_run(run, corpus_of(run), "validation")
+    assert evaluated["map@10"] == pytest.approx(records[-1]["map@10"], abs=1e-6)
+
+
+def _killed_once(folder, random):
+    """Kill one of two processes at a random moment, of a new run or of one that goes on."""
+    run = folder / "killed"
+    begun = (run / "manifest.json").exists()
+    options = ["--resume"] if begun else ["--config", "config.yaml", "--force"]
+    process = _run(folder, 2, "--output", "killed", *options)
+    before = (run / "metrics.jsonl").stat().st_mtime_ns if begun else 0  # rewritten when training begins
+    while process.poll() is None and not (
+        (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_mtime_ns > before
+    ):
+        time.sleep(0.005)
+    time.sleep(random.random() * 1.5)
+    killed = False
+    with contextlib.suppress(OSError):  # it has just ended
+        os.kill(random.choice(list(pids_by_rank(process).values())), signal.SIGKILL)
+        killed = True
+    process.communicate(timeout=120)
+    if process.returncode == 0 and not killed:
+        shutil.rmtree(run)  # it was at its end
+    return killed
+
+
+@needs_torchrec
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_killed_process_loses_nothing(straight, kills):
+    """The end has the same bits; a damaged part sends the reader to the checkpoint before."""
+    folder, random = straight, Random(kills)
+    shutil.rmtree(folder / "killed", ignore_errors=True)
+    while kills:
+        kills -= _killed_once(folder, random)
+    _finish(folder, 2, "--output", "killed", "--resume")
+    (step, killed), (_, whole) = _tables(folder / "killed"), _tables(folder / "straight")
+    assert step == 300
+    assert all(torch.equal(killed[name], table) for name, table in whole.items())
+    checkpoints = folder / "killed" / "checkpoints"
+    assert sorted(path.name for path in checkpoints.iterdir() if not path.name.endswith(".torn")) == [
+        f"step-000000{step}.{kind}" for step in (280, 300) for kind in ("pt", "tables")
+    ]
+    part = checkpoints / "step-000000300.tables" / "__1_0.distcp"
+    part.write_bytes(part.read_bytes()[:-1])
+    assert _tables(folder / "killed")[0] == 280
+
+
+def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
+    for setting, words in (
+        ("train.optimizer=adam", "tables: row-wise has no adam"),
+        ("train.optimizer=sparse-adam", "tables: row-wise has no sparse-adam"),
+        ("train.l2=0.1", "tables: row-wise has no l2"),
+        ("train.engine=plain", "drop engine: plain"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            make_config("train.tables=row-wise", setting)
+    with pytest.raises(ConfigError, match="gram-error trains in one process"):
+        check_config(make_config("train.tables=row-wise"))
+
+
+def test_a_missing_torchrec_is_one_line(make_config, corpus, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="torchrec is not installed"):
+        check_run(make_config("train.tables=row-wise"), corpus)
