@@ -85,14 +85,14 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
-    saved = dict(state["trainer"]["model"])
-    if "tables" in state:  # of several processes; read in place, so that they take the memory of one copy
-        tables = {f"weight.{name}": table.detach() for name, table in model.named_tables().items()}
-        read_parts(run.checkpoint_path(state["trainer"]["step"]), tables, alone=True)
-        saved |= {f"tables.{name}.weight": table for name, table in model.named_tables().items()}
     try:
+        saved = dict(state["trainer"]["model"])
+        if "tables" in state:  # of several processes; read in place, so that they take the memory of one copy
+            tables = {f"weight.{name}": table.detach() for name, table in model.named_tables().items()}
+            read_parts(run.checkpoint_path(state["trainer"]["step"]), tables, alone=True)
+            saved |= {f"tables.{name}.weight": table for name, table in model.named_tables().items()}
         model.load_state_dict(saved)
-    except (LookupError, RuntimeError, TypeError, AttributeError):
+    except (LookupError, RuntimeError, TypeError, ValueError, AttributeError):
         raise InputError(
             f"{run.path}: its checkpoint does not fit its config; start the run anew with --force"
         ) from None

@@ -9,6 +9,8 @@ the checkpoint's file, which records the size and SHA-256 of every file in it.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +25,23 @@ from gramrun.base.processes import Processes, exchange_errors
 Records = dict[str, dict[str, int | str]]
 
 _METADATA = ".metadata"
+_DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError)
+# Every name that torch.distributed.checkpoint writes into `.metadata` for tensors. Its reader would load any.
+_CLASSES = frozenset((
+    ("torch.distributed.checkpoint.metadata", "Metadata"),
+    ("torch.distributed.checkpoint.metadata", "TensorStorageMetadata"),
+    ("torch.distributed.checkpoint.metadata", "ChunkStorageMetadata"),
+    ("torch.distributed.checkpoint.metadata", "TensorProperties"),
+    ("torch.distributed.checkpoint.metadata", "MetadataIndex"),
+    ("torch.distributed.checkpoint.metadata", "StorageMeta"),
+    ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+    ("torch", "Size"),
+    ("torch", "float32"),
+    ("pathlib", "PosixPath"),
+    ("pathlib._local", "PosixPath"),  # its name from Python 3.13 on
+))  # fmt: skip
 
 
 def parts_folder(checkpoint: Path) -> Path:
@@ -83,6 +102,33 @@ def check_parts(checkpoint: Path, records: Any) -> None:
         check_recorded(parts_folder(checkpoint) / name, record, "go on from an older checkpoint")
 
 
+class _Unpickler(pickle.Unpickler):
+    """Loads the names of `_CLASSES` alone, so that a checkpoint from elsewhere runs no code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _CLASSES:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint of gramrun does")
+        return getattr(importlib.import_module(module), name)
+
+
+def _reader(folder: Path) -> Any:
+    """A reader that runs no code from the folder; torch's own reads `.metadata` with `pickle.load`."""
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+
+    class Reader(FileSystemReader):
+        def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+            with (folder / _METADATA).open("rb") as file:
+                metadata = _Unpickler(file).load()
+            if not isinstance(metadata, Metadata):
+                raise ValueError(f"{_METADATA} holds no metadata")
+            metadata.storage_meta = metadata.storage_meta or StorageMeta()
+            metadata.storage_meta.load_id = self.load_id
+            return metadata
+
+    return Reader(folder)
+
+
 def read_parts(checkpoint: Path, tensors: Mapping[str, Tensor], *, alone: bool) -> None:
     """Read tensors in place: DTensors, of which each process reads its rows, or whole tensors.
 
@@ -95,14 +141,13 @@ def read_parts(checkpoint: Path, tensors: Mapping[str, Tensor], *, alone: bool) 
         InputError: when the folder is damaged, or holds other tensors.
     """
     from torch.distributed.checkpoint.api import CheckpointException
-    from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
     folder = parts_folder(checkpoint)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a load without a process group
-            load(dict(tensors), storage_reader=FileSystemReader(folder), no_dist=alone)
-    except (CheckpointException, OSError, RuntimeError, ValueError, KeyError) as error:
+            load(dict(tensors), storage_reader=_reader(folder), no_dist=alone)
+    except (CheckpointException, pickle.UnpicklingError, EOFError, AttributeError, *_DAMAGED) as error:
         reason = " ".join(str(error).split())[:160]
         raise InputError(f"{folder}: belongs to another model, or is damaged: {reason}") from error

@@ -215,6 +215,8 @@ def test_any_state_in_a_checkpoint_is_taken_or_one_line(examples, made, copy):
     @example(("extra", "losses"), torch.zeros(1, 1), True)
     @example(("trainer", "train_seconds"), None, True)
     @example(("trainer", "model"), None, True)
+    @example(("trainer", "model"), None, False)
+    @example(("trainer", "model"), "remove", False)
     @example(("trainer", "left_estimator"), None, True)
     @example(("trainer", "optimizer"), torch.zeros(3), True)
     @example(("trainer", "optimizer", "accumulated"), torch.zeros(()), True)

@@ -1,0 +1,57 @@
+"""What several processes wrote of a checkpoint, read by one: in place, and without running code."""
+
+import os
+import pickle
+
+import pytest
+import torch
+from torch.distributed.checkpoint import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from gramrun.base.errors import InputError
+from gramrun.runs.parts import parts_folder, read_parts
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A checkpoint's file name, with a table beside it."""
+    path = tmp_path / "step-000000004.pt"
+    tables = {"weight.page": torch.arange(12.0).reshape(4, 3)}
+    writer = FileSystemWriter(parts_folder(path), single_file_per_rank=False)
+    with pytest.warns(UserWarning, match="single process"):
+        save(tables, storage_writer=writer, no_dist=True)
+    return path
+
+
+def read(checkpoint):
+    table = torch.zeros(4, 3)
+    read_parts(checkpoint, {"weight.page": table}, alone=True)
+    return table
+
+
+def test_tables_are_read_in_place(checkpoint):
+    assert torch.equal(read(checkpoint), torch.arange(12.0).reshape(4, 3))
+
+
+class Code:
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_metadata_runs_no_code(checkpoint, tmp_path, protocol):
+    (parts_folder(checkpoint) / ".metadata").write_bytes(pickle.dumps(Code(tmp_path / "pwned"), protocol))
+    with pytest.raises(InputError):
+        read(checkpoint)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04", b"no pickle", pickle.dumps(3), pickle.dumps({})])
+def test_damaged_metadata_is_one_line(checkpoint, content):
+    (parts_folder(checkpoint) / ".metadata").write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        read(checkpoint)
+    assert "\n" not in str(raised.value)
