@@ -78,7 +78,8 @@ def export(
     """Write the embeddings of all items of a side to one file, for an index or another program.
 
     Parquet has a row for each item: item (its number), id (as in the raw data), title and what else is
-    known of it, embedding. A .npy file is float32, items × dimensions, in the order of item numbers.
+    known of it, embedding. A .npy file is float32, items × dimensions, in the order of item numbers; a .npz
+    file has that array, ids and origin; a .faiss file is an exact index of inner products.
 
     JSON: output, bytes, run, method, step, side, item, items, embedding_dim, corpus, config_hash,
     data_hash, gramrun.

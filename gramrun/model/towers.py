@@ -235,21 +235,22 @@ class TwoTower(nn.Module):
         self.remote: Callable[[str, Tensor], Tensor] | None = None
         used = sorted({column.vocabulary for column in [*left, *right]})
         random = torch.Generator().manual_seed(seed)
-        self.tables = nn.ModuleDict(
-            {
-                table_name(name): nn.EmbeddingBag(
-                    vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
-                )
-                for name in used
-                if split is None
-            }
-        )
+        with torch.random.fork_rng(devices=[]):  # a new layer draws from the global generator
+            self.tables = nn.ModuleDict(
+                {
+                    table_name(name): nn.EmbeddingBag(
+                        vocabulary_sizes[name], shape.table_dim, mode=shape.bag, sparse=sparse_gradients
+                    )
+                    for name in used
+                    if split is None
+                }
+            )
+            self.left = Tower(left, shape)
+            self.right = Tower(right, shape)
         if split is not None:
             for name in used:
                 for start, rows in initial_rows(vocabulary_sizes[name], shape, random):
                     split.fill(table_name(name), start, rows)
-        self.left = Tower(left, shape)
-        self.right = Tower(right, shape)
         self._initialise(shape, random)
 
     @torch.no_grad()

@@ -178,6 +178,10 @@ class Recommender:
         self._trainer = trainer
         self._loss = loss
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle and copies take: the model without its trainer, so that `save` needs the original."""
+        return {**self.__dict__, "_trainer": None}
+
     def __repr__(self) -> str:
         """What it is, in one line."""
         return (
@@ -304,12 +308,12 @@ class Recommender:
 
         Raises:
             ValueError: when something is there, identifiers are neither text nor whole numbers, or the model
-                was loaded.
+                was loaded or unpickled.
             RunError: when the disk is full or the folder cannot be written.
         """
         with _value_errors():
             if self._trainer is None:
-                raise InputError("a loaded model is saved already; copy its run directory")
+                raise InputError("a loaded model has no training state to save; copy the run directory")
             for name, ids in (("left", self.left_ids), ("right", self.right_ids)):
                 if not (pd.api.types.is_integer_dtype(ids.dtype) or all(isinstance(x, str) for x in ids)):
                     raise InputError(f"the {name} identifiers are neither text nor whole numbers")

@@ -1,6 +1,7 @@
 """`gramrun.fit` and `gramrun.load`: the same training as the command line's, and recommendations by hand."""
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -136,8 +137,22 @@ def test_a_saved_model_comes_back_whole(tmp_path, request, kind):
         code, _, error = run(*command)
         assert code == 0, error
     assert len(pd.read_parquet(tmp_path / "v.parquet")) == ITEMS
-    with pytest.raises(ValueError, match="is saved already"):
+    with pytest.raises(ValueError, match="copy the run directory"):
         again.save(tmp_path / "other")
+
+
+def test_a_model_can_be_pickled_and_torch_draws_on_as_before(tmp_path):
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    model = gramrun.fit(MATRIX, right_features=GENRES, hidden=[4], **SMALL)
+    assert torch.rand(1) == expected
+    again = pickle.loads(pickle.dumps(model))
+    same(model, again)
+    assert (again.embed_right(GENRES) == model.embed_right(GENRES)).all()
+    with pytest.raises(ValueError, match="no training state"):
+        again.save(tmp_path / "run")
+    model.save(tmp_path / "run")
 
 
 def test_saving_is_whole_or_not_at_all(model, tmp_path):
