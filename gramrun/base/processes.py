@@ -66,6 +66,11 @@ class Processes:
         """The rows of `length` that this process has: contiguous, in order of ranks, nearly equally many."""
         return slice(self.rank * length // self.count, (self.rank + 1) * length // self.count)
 
+    def block(self, rows: int) -> slice:
+        """The rows of a split table that this process holds: p⌈V/N⌉ … (p + 1)⌈V/N⌉ − 1 of V."""
+        size = -(-rows // self.count)
+        return slice(min(self.rank * size, rows), min((self.rank + 1) * size, rows))
+
     def share(self, rows: Tensor) -> Tensor:
         """The part of common rows that this process computes."""
         return rows[self.part(len(rows))]

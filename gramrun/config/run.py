@@ -133,11 +133,6 @@ class TrainSection(Section):
             raise ValueError(
                 f"tables: row-wise has no {self.optimizer}: {why}; set optimizer: adagrad or sgd"
             )
-        if self.l2:
-            raise ValueError(
-                "tables: row-wise has no l2: fbgemm shrinks a row once a step, however often the batch meets "
-                "it; drop l2 (dense_l2 works)"
-            )
         if self.engine != "compiled":
             raise ValueError(f"tables: row-wise is an engine of its own; drop engine: {self.engine}")
         return self

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gramrun.base.files import disk_errors
+from gramrun.base.processes import Processes
 
 CacheEntry = Literal["pair", "item"]
 
@@ -29,12 +30,14 @@ class CacheOptions:
         dtype: float32 or bfloat16.
         folder: where to memory-map the caches, or None for memory.
         rebuild_every: steps between two sums of Ŝ from its caches; 0 for never.
+        split: the processes that each hold a part of the entries (`Processes.block`); None: each holds all.
     """
 
     entry: CacheEntry = "item"
     dtype: torch.dtype = torch.float32
     folder: Path | None = None
     rebuild_every: int = 0
+    split: Processes | None = None
 
 
 def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None) -> Tensor:

@@ -12,6 +12,9 @@ and then û_j = u_j for every j in B. An entry is a training pair, as in the pap
 SAGA is unbiased if B is independent of the caches, but can leave the PSD cone; SAG stays in the cone and has
 the bias of its stale caches. Proofs, rounding, and why a batch of a shuffled epoch is not independent:
 docs/mathematics.md#sagram.
+
+Caches may be split among processes: each refreshes its own entries of a batch, and all add up the changes of
+Ŝ, which every process has whole.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.gramian.batch import GramianBatch, join_moments
 from gramrun.gramian.cache import CacheOptions, cache_tensor
 from gramrun.gramian.estimator import GramianEstimator
@@ -66,6 +70,9 @@ class SAGram(GramianEstimator):
         project: whether to project a SAGA estimate onto the PSD cone.
         companion_dim: r. Companions are cached as well, r float32 numbers per entry.
 
+    Attributes:
+        entries: how many entries there are, of which split caches hold a part.
+
     Raises:
         ValueError: for caches per pair with γ < 1.
     """
@@ -95,15 +102,21 @@ class SAGram(GramianEstimator):
         self.project = project and beta == "1"
         self.entry = cache.entry
         self.rebuild_every = cache.rebuild_every
-        entries = len(population.pair_items) if self.entry == "pair" else len(population.item_weights)
-        self.register_buffer("cache", cache_tensor(entries, embedding_dim, cache.dtype, cache.folder))
-        companions = cache_tensor(entries, companion_dim, torch.float32, cache.folder)
-        self.register_buffer("companion_cache", companions)
+        self.entries = len(population.pair_items if self.entry == "pair" else population.item_weights)
+        self.processes = cache.split or SINGLE_PROCESS
+        self._first = self.processes.block(self.entries).start
+        here = self.processes.block(self.entries).stop - self._first
+        whole = cache.split is None  # what is split is saved by all processes, each its part
+        embeddings = cache_tensor(here, embedding_dim, cache.dtype, cache.folder)
+        self.register_buffer("cache", embeddings, persistent=whole)
+        companions = cache_tensor(here, companion_dim, torch.float32, cache.folder)
+        self.register_buffer("companion_cache", companions, persistent=whole)
         self.register_buffer("cache_moments", torch.zeros_like(self.moments, dtype=torch.double))
         # The weight of one entry where all entries have the same, else None.
         positive = population.item_weights[population.item_weights > 0]
         uniform = self.entry == "pair" or bool((positive == positive[0]).all())
-        self.entry_weight = (1 / (entries if self.entry == "pair" else len(positive))) if uniform else None
+        count = self.entries if self.entry == "pair" else len(positive)
+        self.entry_weight = 1 / count if uniform else None
         self.exact_caches = cache.dtype == torch.float32
 
     @torch.no_grad()
@@ -111,11 +124,12 @@ class SAGram(GramianEstimator):
         """Fill every cache under the initial parameters (Algorithm 1, lines 4 and 5)."""
         if self.entry == "item":
             for chunk in chunks:
-                self._store(chunk.items, self._rows(chunk))
+                own = self._own(chunk.items, chunk)
+                self._store(own.items, self._rows(own))
         else:
             by_item = self._rows_by_item(chunks)
             pair_items = self.population.pair_items.to(self.cache.device)
-            for pairs in torch.arange(len(pair_items), device=self.cache.device).split(_REBUILD_CHUNK):
+            for pairs in self._own_entries():
                 self._store(pairs, by_item.at(pair_items[pairs].long()))
         self.rebuild()
         self.moments.copy_(self.cache_moments)
@@ -124,10 +138,12 @@ class SAGram(GramianEstimator):
     def rebuild(self) -> None:
         """Sum Ŝ from its caches in float64: O(entries · k²)."""
         self.cache_moments.zero_()
-        for entries in torch.arange(len(self.cache), device=self.cache.device).split(_REBUILD_CHUNK):
-            rows, companions = self.cache[entries].double(), self.companion_cache[entries].double()
+        for entries in self._own_entries():
+            cached = self._cached(entries, torch.double)
+            rows, companions = cached.embeddings, cached.companions.double()
             weighted = rows * self._weights(entries)[:, None]
             self.cache_moments += torch.cat([weighted.T @ rows, weighted.T @ companions], 1)
+        self.cache_moments.copy_(self.processes.sum(self.cache_moments))
 
     @torch.no_grad()
     def observe(self, batch: GramianBatch) -> None:
@@ -139,27 +155,46 @@ class SAGram(GramianEstimator):
         members = batch.items if self.entry == "item" else batch.pairs
         if members is None:
             raise ValueError("caches per pair need a batch that was drawn as pairs")
+        size = len(members)
+        batch = self._own(members, batch)
+        members = batch.items if self.entry == "item" else batch.pairs
+        assert members is not None
         fresh, stale = self._rows(batch), self._cached(members, batch.embeddings.dtype)
         first, repeats = _occurrences(members)
         change = None
         if self.beta == "1":
             change = _change(fresh, stale, batch.importance)
-            estimate = self.cache_moments + change / len(members)
+            estimate = self.cache_moments + self.processes.sum(change) / size
             self.moments.copy_(project_moments(estimate) if self.project else estimate)
         self._store(members[first], fresh.at(first))
         if change is not None and self.entry_weight and batch.importance is None and self.exact_caches:
             # All entries have the same weight: reuse the product, less the repeated members.
-            self.cache_moments += (change - _change(fresh.at(repeats), stale.at(repeats))) * self.entry_weight
+            refreshed = (change - _change(fresh.at(repeats), stale.at(repeats))) * self.entry_weight
         else:
             weights = self._weights(members)
             weights[repeats] = 0
             stored = fresh if self.exact_caches else self._rounded(fresh)
-            self.cache_moments += _change(stored, stale, weights)
+            refreshed = _change(stored, stale, weights)
+        self.cache_moments += self.processes.sum(refreshed)
         self.observed += 1
         if self.rebuild_every and self.observed % self.rebuild_every == 0:
             self.rebuild()
         if self.beta == "1/n":
             self.moments.copy_(self.cache_moments)
+
+    def _own(self, members: Tensor, batch: GramianBatch) -> GramianBatch:
+        """The rows of a batch whose entries, `members`, are here."""
+        if self.processes.count == 1:
+            return batch
+        here = (members >= self._first) & (members < self._first + len(self.cache))
+        positions = here.nonzero().squeeze(1)
+        return batch.each(lambda column: column[positions])
+
+    def _own_entries(self) -> tuple[Tensor, ...]:
+        """The entries that are here, in chunks."""
+        entries = torch.arange(self._first, self._first + len(self.cache), device=self.cache.device)
+        chunks: tuple[Tensor, ...] = entries.split(_REBUILD_CHUNK)
+        return chunks
 
     def _rows(self, batch: GramianBatch) -> _Rows:
         """The rows of a batch; companions of width 0 where it has none."""
@@ -184,11 +219,11 @@ class SAGram(GramianEstimator):
     def _weights(self, entries: Tensor) -> Tensor:
         """p_j of the entries, float64."""
         if self.entry == "pair":
-            return torch.full((len(entries),), 1 / len(self.cache), dtype=torch.double, device=entries.device)
+            return torch.full((len(entries),), 1 / self.entries, dtype=torch.double, device=entries.device)
         return self.population.item_weights.to(entries.device)[entries].double()
 
     def _cached(self, entries: Tensor, dtype: torch.dtype) -> _Rows:
-        cached = _Rows(self.cache, self.companion_cache).at(entries)
+        cached = _Rows(self.cache, self.companion_cache).at(entries - self._first)
         return _Rows(cached.embeddings.to(dtype), cached.companions)
 
     def _rounded(self, rows: _Rows) -> _Rows:
@@ -196,9 +231,10 @@ class SAGram(GramianEstimator):
         return _Rows(rows.embeddings.to(self.cache.dtype).to(rows.embeddings.dtype), rows.companions)
 
     def _store(self, entries: Tensor, rows: _Rows) -> None:
-        self.cache[entries] = rows.embeddings.to(self.cache.dtype)
+        places = entries - self._first
+        self.cache[places] = rows.embeddings.to(self.cache.dtype)
         if rows.companions.shape[1]:
-            self.companion_cache[entries] = rows.companions.to(self.companion_cache.dtype)
+            self.companion_cache[places] = rows.companions.to(self.companion_cache.dtype)
 
 
 @dataclass(frozen=True)

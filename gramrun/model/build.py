@@ -211,9 +211,9 @@ def make_engine(
         split: the tables that `make_model` got.
     """
     optimizer = optimizer_options(config)
-    if split is not None:
-        return RowWiseEngine(model, split, optimizer, processes)
     decays = row_decays(config, corpus)
+    if split is not None:
+        return RowWiseEngine(model, split, optimizer, processes, decays)
     mean = config.model.bag == "mean"
     match engine_name(config, model.device):
         case "plain":

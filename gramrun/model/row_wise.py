@@ -12,6 +12,9 @@ These are the formulas of `gramrun.model.bags` with the sums in another order: g
 several times in a batch are summed first. So N processes give the trajectory of one up to rounding. The dense
 layers and the estimators are replicas, as without split tables (`gramrun.base.processes`).
 
+With an L2 penalty (`gramrun.model.l2`) the bags of B' hold one row each and are summed after the exchange, so
+that the gradient of each occurrence of a row can have its d_r E_r. This exchanges values instead of bags.
+
 TorchRec takes tables whose width is a multiple of 4: they are padded with columns that stay 0.
 """
 
@@ -33,7 +36,7 @@ from gramrun.base.errors import ConfigError
 from gramrun.base.processes import SINGLE_PROCESS, Processes, exchange_errors
 from gramrun.model.engine import Batch, Engine, TowerInputs, set_rates
 from gramrun.model.optimizers import OptimizerOptions, load_in_place, make_dense_optimizer
-from gramrun.model.towers import FeatureColumn, Tower, TwoTower
+from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
 _MULTIPLE = 4  # fbgemm's, of a table's width
 _EPSILON = 1e-10  # of PyTorch's Adagrad
@@ -100,7 +103,7 @@ class RowWiseTables:
         check_torchrec()
         if not dist.is_initialized():  # a single process, which torchrun has not started
             dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-        self._width, self._processes, self._rate = width, processes, optimizer.table_learning_rate
+        self._width, self._rate, self.mean = width, optimizer.table_learning_rate, mean
         self._columns = {side: [f"{side}:{i}" for i in range(len(names))] for side, names in features.items()}
         readers = {
             table: [
@@ -147,23 +150,13 @@ class RowWiseTables:
         shard = self.shards[table]
         shard.weight[untrained[shard.first : shard.first + len(shard.weight)]] = 0
 
-    def state(self) -> dict[str, Tensor]:
-        """The tables and their optimizer's state as DTensors, which share the memory of the shards."""
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import DTensor
-        from torch.distributed.tensor import Shard as ByRows
-
-        mesh = init_device_mesh("cpu", (self._processes.count,))
-        parts = {f"weight.{table}": (shard, shard.weight) for table, shard in self.shards.items()}
+    def parts(self) -> dict[str, tuple[int, Tensor]]:
+        """The tables and their optimizer's state by name: V, and the rows here."""
+        parts = {f"weight.{table}": (shard.rows, shard.weight) for table, shard in self.shards.items()}
         for table, shard in self.shards.items():
             if shard.accumulated is not None:
-                parts[f"accumulated.{table}"] = shard, shard.accumulated
-        return {
-            name: DTensor.from_local(
-                local, mesh, [ByRows(0)], shape=torch.Size((shard.rows, self._width)), stride=(self._width, 1)
-            )
-            for name, (shard, local) in parts.items()
-        }
+                parts[f"accumulated.{table}"] = shard.rows, shard.accumulated
+        return parts
 
     def set_rate(self, rate: float) -> None:
         """Set η of the tables."""
@@ -179,7 +172,7 @@ class RowWiseTables:
 
         Args:
             bags: of each column of a side; equally many bags in all. Other processes may have other numbers
-                of bags.
+                of bags, but not where gradients follow.
 
         Returns:
             float32, shape (bags, width), of each column by side. Going backward from them updates the rows.
@@ -214,9 +207,15 @@ def padded_width(width: int) -> int:
     return -(-width // _MULTIPLE) * _MULTIPLE
 
 
-def rows_here(rows: int, processes: int) -> int:
-    """The most rows of a table of `rows` rows that one of `processes` processes holds."""
-    return -(-rows // processes)
+def as_dtensor(rows: int, here: Tensor, processes: Processes) -> Tensor:
+    """The DTensor of `rows` rows whose block of this process is `here`, whose memory it shares."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import Shard as ByRows
+
+    mesh = init_device_mesh("cpu", (processes.count,))
+    width = here.shape[1]
+    return DTensor.from_local(here, mesh, [ByRows(0)], shape=torch.Size((rows, width)), stride=(width, 1))
 
 
 def _collection(
@@ -270,7 +269,7 @@ def _collection(
     return sharder.shard(whole, plan, ShardingEnv.from_process_group(dist.group.WORLD), torch.device("cpu"))
 
 
-class RowWiseEngine(Engine[Tensor]):
+class RowWiseEngine(Engine[tuple[Tensor, ...]]):
     """Autograd for the dense layers, `RowWiseTables` for the tables.
 
     Args:
@@ -278,13 +277,20 @@ class RowWiseEngine(Engine[Tensor]):
         tables: the rows that this process holds.
         optimizer: of the dense layers, and the rate of the tables.
         processes: the processes that train together.
+        decays: of the L2 penalty (`gramrun.model.l2.row_decays`), by table; empty: none.
     """
 
     def __init__(
-        self, model: TwoTower, tables: RowWiseTables, optimizer: OptimizerOptions, processes: Processes
+        self,
+        model: TwoTower,
+        tables: RowWiseTables,
+        optimizer: OptimizerOptions,
+        processes: Processes,
+        decays: Mapping[str, Tensor],
     ) -> None:
         super().__init__(model, processes)
         self.tables = tables
+        self._decays = decays
         self._optimizer = optimizer
         self._dense_parameters = model.dense_parameters()
         self._dense_optimizer = make_dense_optimizer(model, optimizer)
@@ -297,34 +303,70 @@ class RowWiseEngine(Engine[Tensor]):
 
     def gather(  # noqa: D102
         self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> TowerInputs[Tensor]:
+    ) -> TowerInputs[tuple[Tensor, ...]]:
         (inputs,) = self._gather([Batch(side, items, part, without_id)])
         return inputs
 
-    def gather_pairs(self, left: Batch, right: Batch) -> tuple[TowerInputs[Tensor], TowerInputs[Tensor]]:
+    def gather_pairs(
+        self, left: Batch, right: Batch
+    ) -> tuple[TowerInputs[tuple[Tensor, ...]], TowerInputs[tuple[Tensor, ...]]]:
         """As `gather` of both sides, in one exchange: Adagrad takes the gradients of both at once."""
         first, second = self._gather([left, right])
         return first, second
 
-    def _gather(self, batches: Sequence[Batch]) -> list[TowerInputs[Tensor]]:
-        found = self.tables.look_up({b.side: _list_bags(self.towers[b.side], b) for b in batches})
+    def _gather(self, batches: Sequence[Batch]) -> list[TowerInputs[tuple[Tensor, ...]]]:
+        """z of each batch; its rows are z in the graph of the exchange, and the penalties of the columns."""
+        bags = {b.side: _list_bags(self.towers[b.side], b) for b in batches}
+        penalties: dict[str, list[Tensor]] = {side: [] for side in bags}
+        if self._decays and torch.is_grad_enabled():
+            found, penalties = self._look_up_rows(bags)
+        else:
+            found = self.tables.look_up(bags)
         gathered = []
-        for batch in batches:
-            columns = found[batch.side]
-            linear = self.towers[batch.side].output is None
+        for side, columns in found.items():
+            linear = self.towers[side].output is None
             joined = sum(columns[1:], start=columns[0]) if linear else torch.cat(columns, 1)
             # The towers' graph ends at z: both towers go backward before the rows are updated once.
             inputs = joined.detach().requires_grad_(torch.is_grad_enabled())
-            gathered.append(TowerInputs(inputs, joined))
+            gathered.append(TowerInputs(inputs, (joined, *penalties[side])))
         return gathered
 
-    def update(self, left: TowerInputs[Tensor], right: TowerInputs[Tensor]) -> None:  # noqa: D102
+    def _look_up_rows(
+        self, bags: Mapping[str, Sequence[Bags]]
+    ) -> tuple[dict[str, list[Tensor]], dict[str, list[Tensor]]]:
+        """As `RowWiseTables.look_up`, by rows; and ½ sum_r d_r ‖E_r‖² over the rows of each column."""
+        longest = max(len(rows) for columns in bags.values() for rows, _ in columns)
+        most = int(self.processes.gather(torch.tensor([longest])).max())  # gloo wants equal gradients
+        place = torch.arange(max(most, 1))
+        found = self.tables.look_up(
+            {
+                side: [(rows, (place < len(rows)).long()) for rows, _ in columns]
+                for side, columns in bags.items()
+            }
+        )
+        sums: dict[str, list[Tensor]] = {side: [] for side in bags}
+        penalties: dict[str, list[Tensor]] = {side: [] for side in bags}
+        for side, columns in bags.items():
+            features: list[FeatureColumn] = list(self.towers[side].columns)  # type: ignore[arg-type]
+            for feature, (rows, lengths), padded in zip(features, columns, found[side], strict=True):
+                values = padded[: len(rows)]
+                bag = torch.repeat_interleave(lengths)
+                total = values.new_zeros(len(lengths), values.shape[1]).index_add(0, bag, values)
+                sums[side].append(total / lengths.clamp_min(1)[:, None] if self.tables.mean else total)
+                decays = self._decays[table_name(feature.vocabulary)][rows.long()]
+                penalties[side].append(decays @ values.square().sum(1) / 2)
+        return sums, penalties
+
+    def update(  # noqa: D102
+        self, left: TowerInputs[tuple[Tensor, ...]], right: TowerInputs[tuple[Tensor, ...]]
+    ) -> None:
         if self._dense_optimizer is not None:
             self.processes.add_gradients(self._dense_parameters)
             self._dense_optimizer.step()
             self._dense_optimizer.zero_grad(set_to_none=True)
         with exchange_errors():
-            torch.autograd.backward([left.rows, right.rows], [left.inputs.grad, right.inputs.grad])
+            gradients = [g for z in (left, right) for g in (z.inputs.grad, *(None for _ in z.rows[1:]))]
+            torch.autograd.backward([*left.rows, *right.rows], gradients)
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         dense = [parameter.detach()[:0] for parameter in self._dense_parameters]

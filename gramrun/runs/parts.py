@@ -39,6 +39,7 @@ _CLASSES = frozenset((
     ("torch.serialization", "_get_layout"),
     ("torch", "Size"),
     ("torch", "float32"),
+    ("torch", "bfloat16"),
     ("pathlib", "PosixPath"),
     ("pathlib._local", "PosixPath"),  # its name from Python 3.13 on
 ))  # fmt: skip

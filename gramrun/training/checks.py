@@ -45,7 +45,7 @@ def check_run(
     for section in (config.estimator, *observers):
         if ":" in section.name:
             find_custom(section.name)
-    _check_caches(config, [config.estimator, *observers], corpus)
+    _check_caches(config, [config.estimator, *observers], corpus, processes.count)
 
 
 def _check_corpus(config: RunConfig, corpus: SplitCorpus, observers: Sequence[EstimatorSection]) -> None:
@@ -124,13 +124,15 @@ def _check_processes(config: RunConfig, processes: int) -> None:
         raise ConfigError("train.engine: static trains in one process; set train.engine: plain")
 
 
-def _check_caches(config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus) -> None:
+def _check_caches(
+    config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus, processes: int
+) -> None:
     """Check that the caches of these estimators fit into memory, or on the disks of their folders."""
     companions = companion_dim(config, corpus)
     in_memory = 0
     on_disk: dict[int, tuple[Path, int]] = {}
     for section in sections:
-        need, folder = cache_bytes(config, section, corpus, companions), section.cache_folder
+        need, folder = cache_bytes(config, section, corpus, companions, processes), section.cache_folder
         if not need or folder is None:
             in_memory += need
         elif not folder.is_dir():

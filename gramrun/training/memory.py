@@ -26,7 +26,7 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.model.build import choose_device, engine_name
-from gramrun.model.row_wise import padded_width, rows_here
+from gramrun.model.row_wise import padded_width
 from gramrun.model.svd_start import EXTRA
 from gramrun.model.towers import EMBED_CHUNK
 from gramrun.training.objective import companion_dim
@@ -94,11 +94,11 @@ def host_memory(
     if config.train.tables == "row-wise":
         process += _TORCHREC
     parameters = 4 * _parameters_here(config, corpus, processes)
-    caches = _estimator_caches(config, corpus)
+    caches = _estimator_caches(config, corpus, processes)
     in_file = config.estimator.cache_folder is not None
     ranks, ranking = _evaluation_bytes(config, corpus)
     if config.train.tables == "row-wise":
-        ranks = max(ranks, 2 * 4 * _largest_shard(config, corpus, processes))  # copied to write a checkpoint
+        ranks = max(ranks, 2 * _largest_part(config, corpus, processes))  # copied to write a checkpoint
     if on_gpu:  # the model and the caches are made on the host and moved
         work = max(ranks, parameters, caches, _frequency_bytes(config, corpus), _svd_bytes(config, corpus))
     else:
@@ -139,14 +139,16 @@ def device_memory(config: RunConfig, corpus: SplitCorpus) -> dict[str, int]:
     }
 
 
-def cache_bytes(config: RunConfig, section: EstimatorSection, corpus: SplitCorpus, companion_dim: int) -> int:
-    """Return the bytes of an estimator's caches: an embedding and r float32 companions for each entry."""
+def cache_bytes(
+    config: RunConfig, section: EstimatorSection, corpus: SplitCorpus, companion_dim: int, processes: int = 1
+) -> int:
+    """Return the bytes of an estimator's caches in one process: an embedding and r companions an entry."""
     if section.cache_entry is None:
         return 0
-    items = corpus.left.items + corpus.right.items
-    entries = items if section.cache_entry == "item" else 2 * len(corpus.train)
+    pairs = len(corpus.train)
+    sides = (corpus.left.items, corpus.right.items) if section.cache_entry == "item" else (pairs, pairs)
     embedding = config.model.embedding_dim * CACHE_DTYPES[section.cache_dtype].itemsize
-    return entries * (embedding + 4 * companion_dim)
+    return sum(_rows_here(config, n, processes) for n in sides) * (embedding + 4 * companion_dim)
 
 
 def count_parameters(config: RunConfig, corpus: SplitCorpus) -> int:
@@ -165,13 +167,19 @@ def _parameters_here(config: RunConfig, corpus: SplitCorpus, processes: int) -> 
     if config.train.tables == "replicated":
         return count
     width = _table_width(config)
-    here = sum(rows_here(rows, processes) for rows in _rows_by_table(corpus).values())
+    here = sum(_rows_here(config, rows, processes) for rows in _rows_by_table(corpus).values())
     return count - width * _table_rows(corpus) + padded_width(width) * here
 
 
-def _largest_shard(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
-    """The numbers in the largest part of a split table that a process holds."""
-    return padded_width(_table_width(config)) * rows_here(max(_rows_by_table(corpus).values()), processes)
+def _rows_here(config: RunConfig, rows: int, processes: int) -> int:
+    """The most rows of a table or cache that a process holds."""
+    return -(-rows // processes) if config.train.tables == "row-wise" else rows
+
+
+def _largest_part(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
+    """The bytes of the largest part of a split table that a process holds."""
+    largest = max(_rows_by_table(corpus).values())
+    return 4 * padded_width(_table_width(config)) * _rows_here(config, largest, processes)
 
 
 def mapped_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
@@ -204,8 +212,8 @@ def _layer_widths(config: RunConfig, features: int) -> list[int]:
     return [model.input_dim * features, *model.hidden, model.embedding_dim] if model.hidden else []
 
 
-def _estimator_caches(config: RunConfig, corpus: SplitCorpus) -> int:
-    return cache_bytes(config, config.estimator, corpus, companion_dim(config, corpus))
+def _estimator_caches(config: RunConfig, corpus: SplitCorpus, processes: int = 1) -> int:
+    return cache_bytes(config, config.estimator, corpus, companion_dim(config, corpus), processes)
 
 
 def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.device, processes: int = 1) -> int:
@@ -273,9 +281,10 @@ def _start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 
 def _frequency_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What `gramrun.model.l2` holds at the start: frequencies and importances, and two powers, in float64."""
-    if config.train.tables == "row-wise":  # its optimizer's state is there before the rows are counted
-        return 24 * _table_rows(corpus)
-    return 32 * _table_rows(corpus) if config.train.l2 else 0
+    if config.train.l2:
+        return 32 * _table_rows(corpus)
+    # Of row-wise tables the optimizer's state is there before the rows are counted.
+    return 24 * _table_rows(corpus) if config.train.tables == "row-wise" else 0
 
 
 def _svd_bytes(config: RunConfig, corpus: SplitCorpus) -> int:

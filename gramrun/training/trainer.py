@@ -26,9 +26,10 @@ from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.cache import CACHE_DTYPES
 from gramrun.gramian.estimator import GramianEstimator
 from gramrun.gramian.population import make_population
+from gramrun.gramian.sagram import SAGram
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.build import choose_device, make_engine, make_model, make_split_tables
-from gramrun.model.row_wise import Shard
+from gramrun.model.row_wise import as_dtensor
 from gramrun.model.svd_start import svd_start
 from gramrun.training.checks import check_run
 from gramrun.training.objective import make_objective
@@ -122,6 +123,7 @@ class Trainer:
                 CACHE_DTYPES[section.cache_dtype],
                 section.cache_folder,
                 section.rebuild_every.steps(self.pairs, self.config.train.batch_size),
+                None if self.split_tables is None else self.processes,
             )
         estimator = make_estimator(
             section.name,
@@ -165,14 +167,26 @@ class Trainer:
             "previous": self.previous if self.config.estimator.batch == "previous" else None,
         }
 
-    @property
-    def shards(self) -> list[Shard]:
-        """Of split tables, what this process holds."""
-        return [] if self.split_tables is None else list(self.split_tables.shards.values())
+    def parts(self) -> dict[str, tuple[int, Tensor]]:
+        """What is split among the processes: tables, their optimizer's state, SAGram's caches.
+
+        Returns:
+            By name: the number of rows in all processes, and the rows here; empty without split tables.
+        """
+        if self.split_tables is None:
+            return {}
+        parts = self.split_tables.parts()
+        for side, estimator in (("left", self.left_estimator), ("right", self.right_estimator)):
+            for module in estimator.modules():
+                if isinstance(module, SAGram):
+                    caches = {"cache": module.cache, "companions": module.companion_cache}
+                    held = {f"{side}.{name}": c for name, c in caches.items() if c.shape[1]}
+                    parts |= {name: (module.entries, cache) for name, cache in held.items()}
+        return parts
 
     def split_state(self) -> dict[str, Tensor]:
-        """The split tables and their optimizer's state, of which this process holds a part; else empty."""
-        return {} if self.split_tables is None else self.split_tables.state()
+        """`parts` as DTensors, which share their memory."""
+        return {name: as_dtensor(rows, here, self.processes) for name, (rows, here) in self.parts().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`'s state.

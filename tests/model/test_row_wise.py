@@ -46,6 +46,7 @@ OPTIMIZERS = {
 }  # fmt: skip
 METHODS = {name: form for name, form in FORMS.items() if name not in ("batch softmax", "SAGA, on disk")}
 DROPPED = ["train.id_dropout_left=0.3", "train.id_dropout_right=0.2"]
+L2 = ["train.l2=0.05", "train.l2_exponent=0.5"]
 
 
 def _cases():
@@ -54,8 +55,9 @@ def _cases():
     for i, (name, method) in enumerate(METHODS.items()):
         towers, optimizer = list(TOWERS)[i % 3], list(OPTIMIZERS)[i // 3 % 3]
         dropped = DROPPED if i % 2 and name != "exact" else []
-        case = [*TOWERS[towers], *OPTIMIZERS[optimizer], *dropped, *method]
-        cases[f"{name}, {towers}, {optimizer}"] = case
+        penalty = L2 if i % 4 > 1 else []
+        case = [*TOWERS[towers], *OPTIMIZERS[optimizer], *dropped, *penalty, *method]
+        cases[f"{name}, {towers}, {optimizer}{', L2' * bool(penalty)}"] = case
     return cases
 
 
@@ -227,7 +229,6 @@ def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
     for setting, words in (
         ("train.optimizer=adam", "tables: row-wise has no adam"),
         ("train.optimizer=sparse-adam", "tables: row-wise has no sparse-adam"),
-        ("train.l2=0.1", "tables: row-wise has no l2"),
         ("train.engine=plain", "drop engine: plain"),
     ):
         with pytest.raises(ConfigError, match=words):

@@ -14,23 +14,26 @@ from gramrun.runs.parts import parts_folder, read_parts
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """A checkpoint's file name, with a table beside it."""
+    """A checkpoint's file name, with a table and a cache beside it."""
     path = tmp_path / "step-000000004.pt"
-    tables = {"weight.page": torch.arange(12.0).reshape(4, 3)}
+    numbers = torch.arange(12.0).reshape(4, 3)
+    tables = {"weight.page": numbers, "left.cache": numbers.bfloat16()}
     writer = FileSystemWriter(parts_folder(path), single_file_per_rank=False)
     with pytest.warns(UserWarning, match="single process"):
         save(tables, storage_writer=writer, no_dist=True)
     return path
 
 
-def read(checkpoint):
-    table = torch.zeros(4, 3)
-    read_parts(checkpoint, {"weight.page": table}, alone=True)
+def read(checkpoint, name="weight.page", dtype=torch.float32):
+    table = torch.zeros(4, 3, dtype=dtype)
+    read_parts(checkpoint, {name: table}, alone=True)
     return table
 
 
-def test_tables_are_read_in_place(checkpoint):
+def test_tables_and_caches_are_read_in_place(checkpoint):
     assert torch.equal(read(checkpoint), torch.arange(12.0).reshape(4, 3))
+    cache = read(checkpoint, "left.cache", torch.bfloat16)
+    assert torch.equal(cache.float(), torch.arange(12.0).reshape(4, 3))
 
 
 class Code:
