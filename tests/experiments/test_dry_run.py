@@ -51,7 +51,7 @@ def test_no_profile_needs_data_or_writes_anything_in_a_dry_run(profile, tmp_path
     text = dry_run.dry_run(load_profile(profile, tmp_path / "results"))
     assert [path.name for path in tmp_path.iterdir()] == ["configs"]
     if profile == "paper":
-        assert "| train paper-sogram-every-5-minutes-alpha-0.01 | 3 | 0 | 60,645 |" in text
+        assert "| train paper-sogram-every-5-minutes-alpha-0.01 | 3 | 0 | 80,859 |" in text
         assert "- wikipedia-en: about 20.0 GB to download" in text and "105 runs, 0 of them done." in text
         assert re.search(r"Time: [\d,.]+ h on one core, at least [\d,.]+ h on these", text)
     else:

@@ -5,11 +5,13 @@ those of one seed the same start and gradient batches. The exact Gramian's lift 
 the most that any estimator can gain there. Sampling draws B for each side, once for both sides (shared), or
 takes the gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
-Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`).
+Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`,
+of all corpora or by corpus).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pandas as pd
@@ -40,9 +42,9 @@ def label(optimizer: str, batch: int, estimator: str) -> str:
     return f"{optimizer}, B={batch}, {estimator}"
 
 
-def estimators(plan: Plan) -> list[str]:
-    """The estimators of a plan."""
-    return list(plan.options.get("estimators", ESTIMATORS))
+def estimators(plan: Plan, dataset: str) -> list[str]:
+    """The estimators of a plan on a corpus."""
+    return list(plan.option("estimators", dataset) or ESTIMATORS)
 
 
 def measured(batch: int, estimator: str) -> bool:
@@ -50,11 +52,11 @@ def measured(batch: int, estimator: str) -> bool:
     return estimator != SAME_BATCH or batch == DEFAULT_BATCH
 
 
-def methods(plan: Plan) -> list[Method]:
-    """Every cell of the experiment."""
+def methods(plan: Plan, dataset: str) -> list[Method]:
+    """Every cell of the experiment on a corpus."""
     found = []
     for (optimizer, own), batch, name in product(
-        plan.options["optimizers"].items(), plan.options["batches"], estimators(plan)
+        plan.options["optimizers"].items(), plan.options["batches"], estimators(plan, dataset)
     ):
         if not measured(batch, name):
             continue
@@ -67,8 +69,14 @@ def methods(plan: Plan) -> list[Method]:
 
 def tasks(plan: Plan) -> list[Task]:
     """A run for each cell and seed, and exact ALS of the objective."""
-    trained = rankings.tasks(plan, methods(plan))
-    return trained + [task for name in plan.datasets for task in rankings.optimum_tasks(plan, name)]
+    return [
+        task
+        for name in plan.datasets
+        for task in (
+            *rankings.tasks(replace(plan, datasets=(name,)), methods(plan, name)),
+            *rankings.optimum_tasks(plan, name),
+        )
+    ]
 
 
 def section(plan: Plan) -> Section:
@@ -76,11 +84,11 @@ def section(plan: Plan) -> Section:
     tables = []
     values: dict[str, Seeds] = {}
     for dataset in plan.datasets:
-        frame = rankings.measure(plan, dataset, methods(plan))
+        frame = rankings.measure(plan, dataset, methods(plan, dataset))
         optimum = rankings.optimum(plan, dataset)
         required = rankings.required_map(frame["popularity"].iloc[0], optimum)
         rows = [
-            _row(plan, frame, optimizer, batch, required, known=bool(optimum))
+            _row(estimators(plan, dataset), frame, optimizer, batch, required, known=bool(optimum))
             for optimizer, batch in product(plan.options["optimizers"], plan.options["batches"])
         ]
         caption = (
@@ -104,13 +112,13 @@ def section(plan: Plan) -> Section:
 
 
 def _row(
-    plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: float, known: bool = True
+    names: list[str], frame: pd.DataFrame, optimizer: str, batch: int, required: float, known: bool = True
 ) -> dict[str, str]:
     base = label(optimizer, batch, SAMPLING)
     values = rankings.column(frame, base, "validation")
     best = max(
         frame.loc[frame["label"] == label(optimizer, batch, name), "validation"].mean()
-        for name in estimators(plan)
+        for name in names
         if measured(batch, name)
     )
     return {
@@ -122,7 +130,7 @@ def _row(
             name: with_interval(rankings.lifts(frame, label(optimizer, batch, name), base), "+.1%")
             if measured(batch, name)
             else ""
-            for name in estimators(plan)
+            for name in names
             if name != SAMPLING
         },
     }
