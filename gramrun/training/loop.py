@@ -93,6 +93,7 @@ def check_disk(path: Path, trainer: Trainer) -> None:
     state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
     parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
     state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
+    state += sum(rows * part[:1].nbytes for rows, part in trainer.parts().values())
     need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
     check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
 
@@ -115,7 +116,6 @@ def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float]
     """
     if not (isinstance(losses, list | tuple) and all(map(is_number, losses))):
         raise InputError(f"{run.path}: its checkpoint is damaged (losses); start the run anew with --force")
-    state += sum(rows * part[:1].nbytes for rows, part in trainer.parts().values())
     evaluating = Schedule(run.config.evaluation.every, trainer)
     saving = Schedule(run.config.train.checkpoint_every, trainer)
     processes = trainer.processes
