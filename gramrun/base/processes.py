@@ -209,7 +209,12 @@ def joined() -> Iterator[Processes]:
             )
         torch.cuda.set_device(environment_number("LOCAL_RANK", 0))
     try:
-        store, rank, count = next(rendezvous("env://", timeout=_TIMEOUT))
+        shared, rank, count = next(rendezvous("env://", timeout=_TIMEOUT))
+        # torchrun --max-restarts keeps the store, with the addresses of processes that are gone. Its count of
+        # restarts is the same in all processes on one machine only.
+        alone = environment_number("GROUP_WORLD_SIZE", 1) == 1
+        restarts = environment_number("TORCHELASTIC_RESTART_COUNT", 0) if alone else 0
+        store = PrefixStore(f"start {restarts}", shared)
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
         exchange = PrefixStore("exchange", store)
         dist.init_process_group(backend, store=exchange, rank=rank, world_size=count, timeout=_TIMEOUT)

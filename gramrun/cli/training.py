@@ -45,7 +45,7 @@ def train(
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
     from gramrun.runs import checkpoints
-    from gramrun.training.loop import fit, follow, open_run, resolve
+    from gramrun.training.loop import fit, follow, goes_on, open_run, resolve
     from gramrun.training.progress import check_tensorboard
 
     with joined() as processes:
@@ -56,6 +56,7 @@ def train(
             if processes.first:
                 _dry_run(resolved, corpus, processes, path, Report(as_json))
             return
+        resume = goes_on(path, processes, resume=resume)
         with locked(path) if processes.first else contextlib.nullcontext():
             run, trainer = open_run("train", path, resolved, corpus, processes, resume=resume, force=force)
             saved = checkpoints.restore(run, trainer) if resume else {}

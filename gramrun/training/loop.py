@@ -16,6 +16,7 @@ from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
+from gramrun.base.torchrun import environment_number
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -46,6 +47,27 @@ def resolve(
         config = runs.open_run(output).path / directory.CONFIG
     resolved = load_config(RunConfig, config, settings)
     return resolved, output or runs.default_path(config, resolved.train.seed)
+
+
+def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
+    """Whether a run goes on: with --resume; under ``torchrun --max-restarts`` from the second start on.
+
+    Args:
+        path: the run directory.
+        processes: the processes that train together.
+        resume: whether --resume was given.
+
+    Raises:
+        InputError: under ``--max-restarts`` without --resume, as a restart would find the run there.
+    """
+    if not environment_number("TORCHELASTIC_MAX_RESTARTS", 0):
+        return resume
+    if not resume:
+        raise InputError(
+            "torchrun --max-restarts repeats this command: give --resume, which begins a run where there is "
+            "none and goes on from its last checkpoint where there is one"
+        )
+    return processes.from_first((path / directory.MANIFEST).exists)
 
 
 def open_run(

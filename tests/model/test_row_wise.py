@@ -130,9 +130,10 @@ def test_rows_drawn_in_parts_have_the_bits_of_one_draw(rows, width):
     assert torch.equal(torch.rand(4, generator=one), torch.rand(4, generator=other))
 
 
-def _run(folder, processes, *arguments):
+def _run(folder, processes, *arguments, restarts=0):
     """`gramrun train` in so many processes: the launcher's handle."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    launcher += ["--max-restarts", str(restarts), "--monitor-interval", "0.1"]
     command = [sys.executable, *(launcher if processes > 1 else []), "-m", "gramrun", "train", *arguments]
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
 
@@ -156,7 +157,7 @@ def straight(configured, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     settings = (
         "train.tables=row-wise",
-        "train.steps=300",
+        "train.steps=160",
         "train.checkpoint_every=20",
         "evaluation.every=100",
     )
@@ -167,62 +168,62 @@ def straight(configured, tmp_path_factory):
 
 
 @needs_torchrec
-def test_other_numbers_of_processes_go_on(straight):
-    """Two processes, then four, then one; and one process evaluates what several trained."""
-    _finish(straight, 2, "--config", "config.yaml", "--output", "moved", "--set", "train.steps=100")
-    _finish(straight, 4, "--output", "moved", "--resume", "--set", "train.steps=200")
-    _finish(straight, 1, "--output", "moved", "--resume", "--set", "train.steps=300")
+def test_other_numbers_of_processes_go_on(straight, gramrun):
+    """Two processes, then four, then one; and one process reads what several trained."""
+    _finish(straight, 2, "--config", "config.yaml", "--output", "moved", "--set", "train.steps=60")
+    _finish(straight, 4, "--output", "moved", "--resume", "--set", "train.steps=100")
+    _finish(straight, 1, "--output", "moved", "--resume", "--set", "train.steps=160")
     (step, moved), (_, whole) = _tables(straight / "moved"), _tables(straight / "straight")
-    assert step == 300
+    assert step == 160
     torch.testing.assert_close(moved, whole, rtol=1e-4, atol=2e-5)
     records = [json.loads(line) for line in (straight / "moved" / "metrics.jsonl").read_text().splitlines()]
     run = open_run(straight / "moved")
     evaluated = evaluate_run(run, corpus_of(run), "validation")
     assert evaluated["map@10"] == pytest.approx(records[-1]["map@10"], abs=1e-6)
+    for command in (["export", "--output", "left.npy"], ["neighbors", "0"], ["recommend", "0"]):
+        code, _, err = gramrun(command[0], straight / "moved", *command[1:])
+        assert code == 0, err
 
 
-def _killed_once(folder, random):
-    """Kill one of two processes at a random moment, of a new run or of one that goes on."""
-    run = folder / "killed"
-    begun = (run / "manifest.json").exists()
-    options = ["--resume"] if begun else ["--config", "config.yaml", "--force"]
-    process = _run(folder, 2, "--output", "killed", *options)
-    before = (run / "metrics.jsonl").stat().st_mtime_ns if begun else 0  # rewritten when training begins
-    while process.poll() is None and not (
-        (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_mtime_ns > before
-    ):
-        time.sleep(0.005)
-    time.sleep(random.random() * 1.5)
-    killed = False
-    with contextlib.suppress(OSError):  # it has just ended
-        os.kill(random.choice(list(pids_by_rank(process).values())), signal.SIGKILL)
-        killed = True
-    process.communicate(timeout=120)
-    if process.returncode == 0 and not killed:
-        shutil.rmtree(run)  # it was at its end
-    return killed
+def _killed(folder, kills, random):
+    """Kill one of two processes at random moments, which torchrun restarts; return how often, up to `kills`."""
+    run, done = folder / "killed" / "metrics.jsonl", 0
+    arguments = ("--config", "config.yaml", "--output", "killed", "--resume")
+    process = _run(folder, 2, *arguments, restarts=kills)
+    before = 0
+    while done < kills and process.poll() is None:
+        if not run.exists() or run.stat().st_mtime_ns <= before:  # rewritten when training begins
+            time.sleep(0.005)
+            continue
+        time.sleep(random.random() * 1.5)
+        with contextlib.suppress(OSError, IndexError):  # it has just ended
+            before = run.stat().st_mtime_ns
+            os.kill(random.choice(list(pids_by_rank(process).values())), signal.SIGKILL)
+            done += 1
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return done
 
 
 @needs_torchrec
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing(straight, kills):
-    """The end has the same bits; a damaged part sends the reader to the checkpoint before."""
+    """torchrun goes on, to the same bits; a damaged part sends the reader to the checkpoint before."""
     folder, random = straight, Random(kills)
-    shutil.rmtree(folder / "killed", ignore_errors=True)
     while kills:
-        kills -= _killed_once(folder, random)
-    _finish(folder, 2, "--output", "killed", "--resume")
+        shutil.rmtree(folder / "killed", ignore_errors=True)
+        kills -= _killed(folder, kills, random)
     (step, killed), (_, whole) = _tables(folder / "killed"), _tables(folder / "straight")
-    assert step == 300
+    assert step == 160
     assert all(torch.equal(killed[name], table) for name, table in whole.items())
     checkpoints = folder / "killed" / "checkpoints"
     assert sorted(path.name for path in checkpoints.iterdir() if not path.name.endswith(".torn")) == [
-        f"step-000000{step}.{kind}" for step in (280, 300) for kind in ("pt", "tables")
+        f"step-000000{step}.{kind}" for step in (140, 160) for kind in ("pt", "tables")
     ]
-    part = checkpoints / "step-000000300.tables" / "__1_0.distcp"
+    part = checkpoints / "step-000000160.tables" / "__1_0.distcp"
     part.write_bytes(part.read_bytes()[:-1])
-    assert _tables(folder / "killed")[0] == 280
+    assert _tables(folder / "killed")[0] == 140
 
 
 def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):

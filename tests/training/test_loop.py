@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gramrun import runs
-from gramrun.base.errors import ConfigError
+from gramrun.base.errors import ConfigError, InputError
+from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
-from gramrun.training.loop import fit
+from gramrun.training.loop import fit, goes_on
 from gramrun.training.progress import Schedule
 from gramrun.training.trainer import StepRecord, Trainer
 
@@ -168,3 +169,11 @@ def test_a_missing_tensorboard_is_one_line_and_starts_nothing(gramrun, tmp_path,
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "pip install 'gramrun[tensorboard]'" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_launcher_that_restarts_begins_a_run_with_resume(tmp_path, monkeypatch):
+    """tests/model/test_row_wise.py kills processes under torchrun --max-restarts."""
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
+    assert not goes_on(tmp_path / "run", SINGLE_PROCESS, resume=True)
+    with pytest.raises(InputError, match="give --resume, which begins a run"):
+        goes_on(tmp_path / "run", SINGLE_PROCESS, resume=False)
