@@ -281,10 +281,7 @@ def _start_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 
 def _frequency_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What `gramrun.model.l2` holds at the start: frequencies and importances, and two powers, in float64."""
-    if config.train.l2:
-        return 32 * _table_rows(corpus)
-    # Of row-wise tables the optimizer's state is there before the rows are counted.
-    return 24 * _table_rows(corpus) if config.train.tables == "row-wise" else 0
+    return 32 * _table_rows(corpus) if config.train.l2 else 0
 
 
 def _svd_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
