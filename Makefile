@@ -8,7 +8,7 @@ TORCHREC := torchrec torchmetrics fbgemm-gpu-cpu
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
-.PHONY: help setup test test-all mutants smoke reproduce report reference bench dist lint clean
+.PHONY: help setup test test-all mutants smoke reproduce report reference bench gpu dist lint clean
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
@@ -19,6 +19,7 @@ help:
 	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under a minute)"
 	@echo "make bench       timings, interleaved, in results/bench/"
+	@echo "make gpu         what one GPU shows in ten minutes, in results/reference/gpu/; none has run it yet"
 	@echo "make lint        ruff, mypy and the arrows between rooms"
 	@echo "make dist        a wheel and a source distribution in dist/"
 
@@ -85,8 +86,12 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.benchmarks.evaluation_speed
 	$(BIN)/python -m experiments.benchmarks.resume_cost
 	$(BIN)/python -m experiments.benchmarks.growth
+	$(BIN)/python -m experiments.benchmarks.row_wise
 	$(BIN)/python -m experiments.benchmarks.time_to_quality
 	$(BIN)/python -m experiments.benchmarks.prepare_speed --sizes 1m simple-scale
+
+gpu: $(VENV)/.installed-dev
+	$(BIN)/python -m experiments.benchmarks.gpu
 
 # A wheel and a source distribution, in dist/.
 dist: $(VENV)/.installed-dev

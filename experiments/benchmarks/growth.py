@@ -55,9 +55,9 @@ sys.exit(done.returncode)
 """
 
 
-def peak_of_training(config: Path, settings: Sequence[str], output: Path) -> int:
-    """The peak memory of ``gramrun train`` in a process of its own, in bytes."""
-    command = [*_train(config, settings), "--output", str(output), "--force"]
+def peak_of_training(config: Path, settings: Sequence[str], output: Path, processes: int = 1) -> int:
+    """The peak memory of ``gramrun train`` in a process of its own, in bytes; of several the largest."""
+    command = [*_train(config, settings, processes), "--output", str(output), "--force"]
     shown = subprocess.run(
         [sys.executable, "-c", _PEAK, *command], check=True, stdout=subprocess.PIPE, text=True
     )
@@ -65,19 +65,25 @@ def peak_of_training(config: Path, settings: Sequence[str], output: Path) -> int
     return int(shown.stdout) * unit
 
 
-def predicted_peak(config: Path, settings: Sequence[str]) -> float:
+def predicted_peak(config: Path, settings: Sequence[str], processes: int = 1) -> float:
     """What ``gramrun train --dry-run`` says, in bytes."""
     shown = subprocess.run(
-        [*_train(config, settings), "--dry-run"], check=True, stdout=subprocess.PIPE, text=True
+        [*_train(config, settings, processes), "--dry-run"], check=True, stdout=subprocess.PIPE, text=True
     )
     found = re.search(r"^memory: ([\d.]+) (\w+) at its peak", shown.stdout, re.MULTILINE)
     assert found is not None, shown.stdout
     return float(found[1]) * _BYTES[found[2]]
 
 
-def _train(config: Path, settings: Sequence[str]) -> list[str]:
+def together(processes: int) -> list[str]:
+    """The start of a command that runs a module in so many processes."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return [sys.executable, *(launcher if processes > 1 else []), "-m"]
+
+
+def _train(config: Path, settings: Sequence[str], processes: int) -> list[str]:
     chosen = [part for setting in settings for part in ("--set", setting)]
-    return [sys.executable, "-m", "gramrun", "train", "--config", str(config), *chosen]
+    return [*together(processes), "gramrun", "train", "--config", str(config), *chosen]
 
 
 def write(folder: Path, size: Mapping[str, int]) -> None:

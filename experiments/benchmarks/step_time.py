@@ -133,14 +133,14 @@ def products(config: RunConfig, corpus: SplitCorpus) -> list[tuple[int, int, int
     return found
 
 
-def bare_steps(shapes: list[tuple[int, int, int]]) -> Iterator[None]:
+def bare_steps(shapes: list[tuple[int, int, int]], device: str = "cpu") -> Iterator[None]:
     """Multiply matrices of these shapes once a step; sums over the batch read the left one transposed.
 
     Products of one shape reuse the same matrices, so CPU caches help as much as they can.
     """
     batch = max(max(shape) for shape in shapes)
-    matrix = functools.cache(torch.randn)
-    into = functools.cache(torch.empty)
+    matrix = functools.cache(functools.partial(torch.randn, device=device))
+    into = functools.cache(functools.partial(torch.empty, device=device))
     prepared = [
         (
             matrix(inner, rows).T if inner == batch else matrix(rows, inner),

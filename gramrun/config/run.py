@@ -194,7 +194,9 @@ class LogSection(Section):
 class RunConfig(Section):
     """One training run."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU where torch can use one")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: the CPU, until a GPU has run gramrun"
+    )
     data: DataSection
     model: ModelSection = ModelSection()
     estimator: EstimatorSection

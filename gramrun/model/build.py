@@ -170,17 +170,17 @@ def embed_new_items(
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device that the key ``device`` names.
+    """Return the device that the key ``device`` names; for ``auto`` the CPU, as no GPU has run gramrun yet.
 
     Raises:
         ConfigError: for ``cuda`` where PyTorch finds no GPU.
     """
-    if name == "cuda" and not torch.cuda.is_available():
+    if name != "cuda":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
         raise ConfigError(
             "device is cuda, but torch finds no GPU (see `gramrun doctor`); set device: auto or cpu"
         )
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())
 
 

@@ -1,6 +1,7 @@
 """Every benchmark at toy size, and the rules of timing."""
 
 import importlib
+import json
 import pkgutil
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from experiments import benchmarks
 from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
+    gpu,
     gravity_cost,
     resume_cost,
+    row_wise,
     step_time,
     timing,
 )
 from experiments.benchmarks.random_pages import pages_corpus
+from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.evaluation import ranking
@@ -144,3 +148,41 @@ def test_the_cost_of_checkpoints(corpus_path, tmp_path):
     cells = resume_cost.row("m", frame, {"epoch": 100, "bytes": 5e6}).split(" | ")
     assert cells[2:5] == ["2000 (1000–3000)", "1.00 (0.50–1.50)", "4000 (4000–4000)"]
     assert cells[5:] == ["4.00 (4.00–4.00)", "100", "2.00 (1.00–3.00) |"]
+
+
+def test_split_tables_at_toy_size(tmp_path, monkeypatch):
+    """A step of one process exchanges nothing; of many, nearly 14 times the rows of a batch."""
+    small = ("train.batch_size=32", "estimator.gramian_batch_size=32", "model.embedding_dim=4")
+    monkeypatch.setattr(row_wise, "SETTINGS", (*row_wise.SETTINGS, *small))
+    row_wise.write_ids(tmp_path / "ids", 400)
+    found = row_wise.time_steps(tmp_path / "ids", ["replicated"], 2, SINGLE_PROCESS)["replicated"]
+    assert found["ms"] > 0
+    assert row_wise.exchanged(1, 64) == 0
+    assert row_wise.exchanged(10**6, 64) == pytest.approx(14 * row_wise.BATCH * 64 * 4, rel=1e-5)
+    timed = pd.DataFrame([
+        {"round": 0, "processes": n, "tables": tables, **found} for n in (1, 2) for tables in row_wise.TABLES
+    ])  # fmt: skip
+    memory = {"rows": 10, "processes": 1, "tables": "row-wise", "predicted": 3e9, "peak": 2e9, "start": 1}
+    text = row_wise.report(timed, {"one": memory}, {})
+    assert "| 10 | 1 | row-wise | 3.00 | 2.00 | 1.50 | 1.0 |" in text
+
+
+def test_what_a_gpu_is_to_show_is_rehearsed_on_the_cpu(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(timing, "STEPS", 2)
+    monkeypatch.setattr(gpu, "COMPARED", 5)
+    monkeypatch.chdir(CONFIGS.parent)
+    assert gpu.main(["--device", "cpu", "--toy", "--output", str(tmp_path)]) == 0
+    parts = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    assert list(parts) == ["exchanges", "learners", "steps, wikipedia-simple", "corpora, 85K"]
+    assert parts["exchanges"]["equal"]
+    assert max(parts["learners"]["largest relative distance"].values()) < 1e-5
+    assert set(parts["steps, wikipedia-simple"]["ms"]) == {step_time.BARE, *gpu.ENGINES}
+    assert "static" in (tmp_path / "gpu.md").read_text()
+
+
+@pytest.mark.parametrize("wiki", gpu.WIKIS.values())
+def test_the_products_of_the_large_wikipedias_have_shapes_that_fit(tmp_path, wiki):
+    """On the meta device, which has shapes and no numbers."""
+    corpus = pages_corpus(tmp_path / "pages", pages=50, links=600)
+    config = load_config(RunConfig, CONFIGS / wiki / "paper-sogram.yaml", [])
+    next(step_time.bare_steps(step_time.products(config, corpus), "meta"))

@@ -40,7 +40,9 @@ def test_caches_on_disk_stay_with_the_cpu(make_config, corpus, monkeypatch, tmp_
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     with pytest.raises(ConfigError, match="cache_folder"):
-        Trainer(make_config("estimator.name=sagram", f"estimator.cache_folder={tmp_path}"), corpus)
+        Trainer(
+            make_config("estimator.name=sagram", "device=cuda", f"estimator.cache_folder={tmp_path}"), corpus
+        )
 
 
 @needs_cuda

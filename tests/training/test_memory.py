@@ -233,7 +233,7 @@ def test_every_process_of_a_machine_needs_the_memory(make_config, corpus, availa
 
 
 def test_a_full_gpu_is_refused(make_config, corpus, monkeypatch):
-    config = make_config()
+    config = make_config("device=cuda")
     need = sum(device_memory(config, corpus).values())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

@@ -1,0 +1,293 @@
+"""Time, exchanges and memory of 1, 2 and 4 processes: whole tables against tables split by rows.
+
+    python -m experiments.benchmarks.row_wise [--rows 1000000 10000000] [--alone 100000000] [--rounds 5]
+
+The corpora have two sides of ids, so `rows` is the number of items of both, with random pairs; towers are
+linear. A round starts 1, 2 and 4 processes in a random order, each of which times both forms of tables in a
+random order. Bytes are those of the machine's loopback interface by process, so nothing else may use it.
+Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, and for `alone` of tables
+without a corpus.
+
+What larger machines take is computed, not measured: a process of N holds 8 · rows · width / N bytes of tables
+and Adagrad's sums. A step looks up the bags of B of each side and of B' of both, each time with a place for
+the bags of both sides. For its |B| / N items a process receives from each other process their partial sums,
+twice with gloo, and for B' the gradients of their bags: with |B| = |B'| in all
+
+    (3 · 2 · 2 + 2) · (N − 1) / N · |B| · 4 · width      bytes
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from experiments.benchmarks.growth import peak_of_training, predicted_peak, together
+from experiments.benchmarks.timing import RESULTS, apart
+from gramrun.base.files import write_json, write_text
+from gramrun.base.processes import Processes, joined
+from gramrun.base.provenance import provenance
+from gramrun.config import RunConfig
+from gramrun.config.loading import load_config
+from gramrun.data import shards
+from gramrun.data.corpus import Corpus, Side, one_hot
+from gramrun.data.shards import open_corpus
+from gramrun.model.optimizers import OptimizerOptions
+from gramrun.model.row_wise import RowWiseTables
+from gramrun.model.towers import TowerShape, initial_rows
+from gramrun.training.trainer import Trainer
+
+CONFIG = Path("configs/movielens-1m/sogram.yaml")
+TABLES = ("replicated", "row-wise")
+COUNTS = (1, 2, 4)
+WIDTH, BATCH = 64, 8192
+SETTINGS = (
+    f"model.embedding_dim={WIDTH}", f"train.batch_size={BATCH}", f"estimator.gramian_batch_size={BATCH}",
+    "train.optimizer=adagrad", "train.initial_accumulator=0.1", "train.epochs=null", "device=cpu",
+    "evaluation.every=0", "evaluation.left_items=5000", "evaluation.splits=[validation]",
+)  # fmt: skip
+STEPS = 20  # timed at once, and of a run whose memory is measured: the sums are written at the start
+ALONE_WIDTH = 8
+MACHINES = {"128 GB, 10 Gbit/s": (128e9, 10e9), "512 GB, 25 Gbit/s": (512e9, 25e9)}
+USABLE = 0.8  # of a machine's memory
+
+
+def write_ids(folder: Path, rows: int) -> None:
+    """Write a corpus of `rows` items, half on each side, with as many pairs, whose features are their ids."""
+    random = np.random.default_rng(0)
+    items = rows // 2
+    sides = [Side(name, items, (one_hot(name, name, np.arange(items)),)) for name in ("user", "item")]
+    pairs = np.unique(random.integers(items, size=rows) * items + random.integers(items, size=rows))
+    left, right = np.divmod(pairs, items)
+    keys = pd.DataFrame({"key": np.arange(items)})
+    corpus = Corpus(
+        name="ids",
+        left=sides[0],
+        right=sides[1],
+        vocabularies={"user": keys, "item": keys},
+        pair_left=left.astype(np.int32),
+        pair_right=right.astype(np.int32),
+    )
+    origin = {"fingerprint": "", "verified": True}
+    shards.write_corpus(corpus, folder, validation_fraction=0.01, split_seed=0, origin=origin)
+
+
+def loopback() -> int:
+    """The bytes that all processes of this machine have received from one another; Linux only."""
+    (line,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if "lo:" in line)
+    return int(line.split()[1])
+
+
+def time_steps(folder: Path, forms: Sequence[str], steps: int, processes: Processes) -> dict[str, Any]:
+    """Milliseconds and received bytes a step, and the seconds of a start, of these forms of tables."""
+    found = {}
+    for tables in forms:
+        started = time.perf_counter()
+        settings = [f"data.path={folder}", "train.steps=1000000000", f"train.tables={tables}", *SETTINGS]
+        trainer = Trainer(load_config(RunConfig, CONFIG, settings), open_corpus(folder), processes)
+        start = time.perf_counter() - started
+        records = trainer.steps()
+        for _ in range(3):
+            next(records)
+        processes.wait()
+        before, started = loopback(), time.perf_counter()
+        for _ in range(steps):
+            next(records)
+        ms = 1e3 * (time.perf_counter() - started) / steps
+        processes.wait()
+        received = (loopback() - before) // steps // processes.count
+        found[tables] = {"ms": ms, "start": start, "bytes": received}
+    return found
+
+
+def tables_alone(rows: int, steps: int, processes: Processes) -> dict[str, Any]:
+    """Fill one table of `rows` rows, gather and update some; the peak of the largest process in bytes."""
+    before = _peak()
+    started = time.perf_counter()
+    optimizer = OptimizerOptions("adagrad", 0.1, 0.1, 0.1)
+    tables = RowWiseTables(
+        {"table": rows},
+        {"left": ["table"]},
+        ALONE_WIDTH,
+        mean=False,
+        optimizer=optimizer,
+        processes=processes,
+    )
+    shape = TowerShape(embedding_dim=ALONE_WIDTH, input_dim=1, hidden=())
+    for start, drawn in initial_rows(rows, shape, torch.Generator().manual_seed(0)):
+        tables.fill("table", start, drawn)
+    seconds = time.perf_counter() - started
+    for _ in range(steps):
+        chosen = torch.randint(rows, (BATCH // processes.count,))
+        (bags,) = tables.look_up({"left": [(chosen, torch.ones_like(chosen))]})["left"]
+        bags.sum().backward()
+    peaks = processes.gather_objects({"before": before, "peak": _peak()})
+    largest = max(peaks, key=lambda found: found["peak"])
+    return {**largest, "start": seconds, "tables": 8 * rows * ALONE_WIDTH // processes.count}
+
+
+def _peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def worker(task: str, argument: str) -> None:
+    """What torchrun starts: print the record of the first process."""
+    with joined() as processes:
+        if task == "alone":
+            found = tables_alone(int(argument), STEPS, processes)
+        else:
+            found = time_steps(Path(argument), task.split(","), STEPS, processes)
+        if processes.first:
+            print(json.dumps(found), flush=True)
+
+
+def start(processes: int, task: str, argument: object) -> dict[str, Any]:
+    """Run `worker` in so many processes."""
+    module = "experiments.benchmarks.row_wise"
+    command = [*together(processes), module, "--worker", task, str(argument)]
+    shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(shown.stdout.splitlines()[-1]))
+
+
+def exchanged(processes: int, width: int) -> float:
+    """The bytes that a process receives in a step by the formula above."""
+    return 14 * (processes - 1) / processes * BATCH * 4 * width
+
+
+def computed(rows: float, width: int, memory: float, bits: float) -> str:
+    """A line of the table of larger machines: how many hold the tables, and what a step receives."""
+    held = 8 * rows * width
+    machines = max(1, int(-(-held // (USABLE * memory))))
+    step = exchanged(machines, width)
+    return f"{machines} | {held / machines / 1e9:.0f} GB | {step / 1e6:.1f} MB | {8e3 * step / bits:.1f}"
+
+
+def report(timed: pd.DataFrame, memory: Mapping[str, Any], alone: Mapping[int, Any]) -> str:
+    """The Markdown tables."""
+    lines = [
+        f"`python -m experiments.benchmarks.row_wise`; {timed['round'].nunique()} rounds, processes of one "
+        "thread on one machine of 2 cores, which other work kept busy; "
+        f"width {WIDTH}, B = B' = {BATCH}; median (min–max).",
+        "",
+        "| processes | tables | ms a step | row-wise / replicated | received in a step, MB | start, s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for count in sorted(timed["processes"].unique()):
+        here = timed[timed["processes"] == count].pivot(index="round", columns="tables")
+        for tables in TABLES:
+            ms, mb = here["ms"][tables], here["bytes"][tables] / 1e6
+            ratio = here["ms"]["row-wise"] / here["ms"]["replicated"] if tables == "row-wise" else None
+            lines.append(
+                f"| {count} | {tables} | {_spread(ms)} | {'' if ratio is None else _spread(ratio, 2)} "
+                f"| {mb.median():.2f} | {_spread(here['start'][tables])} |"
+            )
+    lines += [
+        "",
+        "| rows | processes | tables | predicted, GB | peak, GB | predicted / peak | start, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for found in memory.values():
+        predicted, peak = found["predicted"], found["peak"]
+        lines.append(
+            f"| {found['rows']:,} | {found['processes']} | {found['tables']} | {predicted / 1e9:.2f} "
+            f"| {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} |"
+        )
+    lines += [
+        "",
+        f"Tables alone, of width {ALONE_WIDTH} with Adagrad's sums, the larger process:",
+        "",
+        "| rows | processes | tables and sums, GB | peak less the process, GB | start, s |",
+        "|---|---|---|---|---|",
+    ]
+    for rows, found in alone.items():
+        lines.append(
+            f"| {rows:,} | 2 | {found['tables'] / 1e9:.2f} "
+            f"| {(found['peak'] - found['before']) / 1e9:.2f} | {found['start']:.1f} |"
+        )
+    lines += [
+        "",
+        f"Computed, not measured: width {WIDTH}, Adagrad, B = B' = {BATCH}, one process a machine, "
+        f"{USABLE:.0%} of its memory for tables.",
+        "",
+        "| items | machine | machines | tables in each | received in a step by each | ms at its rate |",
+        "|---|---|---|---|---|---|",
+    ]
+    for rows in (1e8, 1e9):
+        for name, (size, bits) in MACHINES.items():
+            lines.append(f"| {int(rows):,} | {name} | {computed(rows, WIDTH, size, bits)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: pd.Series[float], digits: int = 1) -> str:
+    return f"{values.median():.{digits}f} ({values.min():.{digits}f}–{values.max():.{digits}f})"
+
+
+def main() -> None:
+    """Measure; write results/bench/row_wise.{json,md}."""
+    parser = argparse.ArgumentParser(description="Time, exchanges and memory of tables split by rows.")
+    parser.add_argument("--rows", nargs="+", type=int, default=[1_000_000, 10_000_000])
+    parser.add_argument("--alone", nargs="*", type=int, default=[100_000_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where the corpora lie or are put, and stay")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker(*arguments.worker)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        place = arguments.folder or Path(temporary)
+        folders = {rows: place / f"ids-{rows}" for rows in arguments.rows}
+        for rows, folder in folders.items():
+            if not folder.exists():
+                apart(write_ids, folder, rows)
+        timed = time_rounds(folders[arguments.rows[0]], arguments.rounds)
+        memory = {}
+        for rows, folder in folders.items():
+            forms = [(count, "row-wise") for count in COUNTS]
+            for count, tables in [(2, "replicated"), *forms] if rows == arguments.rows[0] else forms:
+                memory[f"{rows} {tables} {count}"] = found = {
+                    "rows": rows, "processes": count, "tables": tables,
+                    **measure_memory(folder, count, tables, Path(temporary) / "run"),
+                }  # fmt: skip
+                print(found, flush=True)
+        alone = {rows: start(2, "alone", rows) for rows in arguments.alone}
+    text = report(timed, memory, alone)
+    numbers = {"rounds": timed.to_dict(orient="list"), "memory": memory, "alone": alone}
+    write_json(RESULTS / "row_wise.json", {**provenance(), **numbers})
+    write_text(RESULTS / "row_wise.md", text)
+    print(text)
+
+
+def time_rounds(folder: Path, rounds: int) -> pd.DataFrame:
+    """Both forms of tables in 1, 2 and 4 processes, interleaved: a row for each round and contender."""
+    random, rows = np.random.default_rng(0), []
+    for number in range(rounds):
+        for count in random.permutation(COUNTS):
+            for tables, found in start(int(count), ",".join(random.permutation(TABLES)), folder).items():
+                rows.append({"round": number, "processes": int(count), "tables": tables, **found})
+                print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
+
+
+def measure_memory(folder: Path, processes: int, tables: str, output: Path) -> dict[str, float]:
+    """Predicted and measured peak of ``gramrun train`` in bytes, and the seconds of a start, a process."""
+    settings = [f"data.path={folder}", f"train.steps={STEPS}", f"train.tables={tables}", *SETTINGS]
+    return {
+        "predicted": predicted_peak(CONFIG, settings, processes),
+        "peak": peak_of_training(CONFIG, settings, output, processes),
+        "start": start(processes, tables, folder)[tables]["start"],
+    }
+
+
+if __name__ == "__main__":
+    main()
