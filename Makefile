@@ -12,7 +12,7 @@ JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
-	@echo "make report      the published measurements of PROFILE as a report in results/, without training"
+	@echo "make report      the published measurements as a report in results/, without training"
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        lint, smoke and the fast suite (under 6 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
@@ -45,6 +45,7 @@ setup: $(VENV)/.installed-dev
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE)
 
+report: PROFILE := published
 report: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE) --finished --published
 
@@ -56,7 +57,7 @@ REFERENCE := results/reference$(addprefix /,$(PART))
 
 reference:
 ifeq ($(origin PROFILE)$(PART),file)
-	@echo "name what to publish: make reference PROFILE=quick, or PART=standard-part"; exit 2
+	@echo "name what to publish: make reference PROFILE=published, or PART=standard-part"; exit 2
 else
 	@test -f results/$(PUBLISHED)/RESULTS.md || { echo "results/$(PUBLISHED): no report there"; exit 2; }
 	@mkdir -p $(REFERENCE) && touch $(REFERENCE)/published.txt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,20 @@ class Section:
     figures: tuple[Figure, ...] = ()
     measured: Mapping[str, Seeds] = field(default_factory=dict)
     runs: tuple[Path, ...] = ()
+
+
+def joined(first: Section, second: Section) -> Section:
+    """One section of two plans of an item."""
+    return replace(
+        first,
+        summary=first.summary
+        if first.summary == second.summary
+        else f"{first.summary} {second.summary}".strip(),
+        tables=first.tables + second.tables,
+        figures=first.figures + second.figures,
+        measured={**first.measured, **second.measured},
+        runs=tuple(dict.fromkeys(first.runs + second.runs)),
+    )
 
 
 def write_figure(folder: Path, drawing: Drawing, name: str, caption: str) -> Figure:

@@ -20,7 +20,7 @@ from typing import Protocol, cast
 from experiments.report.claims import CLAIMS
 from experiments.report.page import Report
 from experiments.report.page import write_report as write_page
-from experiments.report.sections import Section, write_tables
+from experiments.report.sections import Section, joined, write_tables
 from experiments.report.verdicts import gather, judge
 from experiments.reproduce import items
 from experiments.reproduce import published as measurements
@@ -228,13 +228,14 @@ def write_sections(plans: Sequence[Plan], results: Path) -> list[Section]:
     """Draw and tabulate every plan anew, after removing the files of an earlier report."""
     for module in pkgutil.iter_modules(items.__path__):
         shutil.rmtree(results / module.name, ignore_errors=True)
-    sections = []
+    sections: dict[str, Section] = {}
     for plan in plans:
-        plan.folder.mkdir(parents=True)
+        plan.folder.mkdir(parents=True, exist_ok=True)
         section = item_of(plan).section(plan)
         write_tables(plan.folder, section.tables)
-        sections.append(section)
-    return sections
+        first = sections.get(plan.item)
+        sections[plan.item] = joined(first, section) if first else section
+    return list(sections.values())
 
 
 def write_report(

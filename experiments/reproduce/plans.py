@@ -21,7 +21,7 @@ from experiments.reproduce.jobs import Task
 from gramrun.base.errors import InputError
 
 PROFILES = Path(__file__).with_name("profiles")
-QUICKEST_FIRST = ("quick", "standard", "paper")
+QUICKEST_FIRST = ("quick", "published", "standard", "paper")
 RUNS = Path("results") / "runs"
 LONGEST_NAME = 120  # of a run's folder, before its hash and seed
 
@@ -100,7 +100,10 @@ def profiles() -> list[str]:
 
 
 def load_profile(name: str, results: Path) -> list[Plan]:
-    """The plans of a profile, in the order of the report; `results` is the folder for tables and figures."""
+    """The plans of a profile, in the order of the report; `results` is the folder for tables and figures.
+
+    An item has one plan, or a list of them for corpora that differ in their options.
+    """
     profile = yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
     return [
         Plan(
@@ -110,7 +113,8 @@ def load_profile(name: str, results: Path) -> list[Plan]:
             {key: value for key, value in plan.items() if key not in ("datasets", "seeds")},
             results,
         )
-        for item, plan in profile["items"].items()
+        for item, plans in profile["items"].items()
+        for plan in (plans if isinstance(plans, list) else [plans])
     ]
 
 
@@ -162,4 +166,7 @@ def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, pro
 @cache
 def _items(profile: str) -> dict[str, frozenset[str]]:
     """The corpora of each item of a profile."""
-    return {plan.item: frozenset(plan.datasets) for plan in load_profile(profile, Path())}
+    corpora: dict[str, frozenset[str]] = {}
+    for plan in load_profile(profile, Path()):
+        corpora[plan.item] = corpora.get(plan.item, frozenset()).union(plan.datasets)
+    return corpora

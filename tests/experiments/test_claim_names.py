@@ -9,7 +9,14 @@ import pytest
 
 from experiments.report.claims import CLAIMS
 from experiments.reproduce import rankings
-from experiments.reproduce.items import corpus_sizes, error_at_scale, gramian_error, inner_products, scaling
+from experiments.reproduce.items import (
+    corpus_sizes,
+    error_at_scale,
+    gramian_error,
+    inner_products,
+    map_curves,
+    scaling,
+)
 from experiments.reproduce.plans import load_profile, measuring_command, profiles
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
@@ -25,7 +32,7 @@ MANIFESTS = {  # the sizes that `gramrun prepare` counts, and what its sides are
 def of_rankings(plan, dataset):
     curve = np.array([[1.0, 10, 0.1], [2.0, 20, 0.2]])
     row = {"validation": 0.1, "train": 0.2, "steps": 20, "seconds": 2.0, "curve": curve}
-    methods = rankings.present(dataset, rankings.paper_methods(plan.options["alphas"]))
+    methods = rankings.present(dataset, map_curves.methods_of(plan))
     frame = pd.DataFrame([{"label": m.label, "seed": seed, **row} for m in methods for seed in SEEDS])
     return rankings.measured(dataset, frame)
 

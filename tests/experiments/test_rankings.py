@@ -143,6 +143,12 @@ def ranked(values):
 
 
 def test_a_cell_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_optimizer_and_batch():
+    options = {
+        "optimizers": {"Adam": [], "SGD": []},
+        "batches": [64, 1024],
+        "estimators": ["sampling", "exact Gramian"],
+    }
+    plan = Plan("factorial", ("enwik8",), (0, 1, 2), options, Path())
     values = {
         factorial.label(optimizer, batch, name): [scale * x for x in (1.0, 1.1, 0.9)]
         for (optimizer, batch, name), scale in {
@@ -150,26 +156,11 @@ def test_a_cell_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_
             ("SGD", 64, "sampling"): 0.02, ("SGD", 64, "exact Gramian"): 0.019,
         }.items()
     }  # fmt: skip
-    frame, names = ranked(values), ["sampling", "exact Gramian"]
-    adam, sgd = (factorial._row(names, frame, name, 64, required=0.055) for name in ("Adam", "SGD"))
+    frame = ranked(values)
+    adam, sgd = (factorial._row(plan, frame, name, 64, required=0.055) for name in ("Adam", "SGD"))
     assert adam == {"optimizer": "Adam", "B": "64", "trained": "yes", "sampling MAP@10": "0.0500 ± 0.0050",
                     "exact Gramian": "+20.0% [+20.0%, +20.0%]"}  # fmt: skip
     assert (sgd["trained"], sgd["exact Gramian"]) == ("NOT TRAINED", "-5.0% [-5.0%, -5.0%]")
-
-
-def test_the_factorial_experiment_has_each_corpus_own_estimators():
-    options = {
-        "optimizers": {"own": []},
-        "batches": [64],
-        "estimators": {"enwik8": ["sampling", "exact Gramian"], "fr-scale": ["sampling"]},
-    }
-    tasks = factorial.tasks(Plan("factorial", ("enwik8", "fr-scale"), (0,), options, Path()))
-    assert [(task.command, "-".join(task.output.parts[-2:])) for task in tasks] == [
-        ("train", "enwik8-paper-sampling-gramian-batch-size-64-seed0"),
-        ("train", "enwik8-paper-exact-seed0"),
-        ("baseline", "enwik8-exact-als-embedding-dim-64-gravity-10.0-gamma-left-1.0-gamma-right-1.0-target-one-seed0"),
-        ("train", "fr-scale-paper-sampling-gramian-batch-size-64-seed0"),
-    ]  # fmt: skip
 
 
 def test_the_optimizers_table_shows_chosen_rates_and_the_share_of_exact_als():

@@ -5,13 +5,11 @@ those of one seed the same start and gradient batches. The exact Gramian's lift 
 the most that any estimator can gain there. Sampling draws B for each side, once for both sides (shared), or
 takes the gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
-Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`,
-of all corpora or by corpus).
+Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pandas as pd
@@ -42,9 +40,9 @@ def label(optimizer: str, batch: int, estimator: str) -> str:
     return f"{optimizer}, B={batch}, {estimator}"
 
 
-def estimators(plan: Plan, dataset: str) -> list[str]:
-    """The estimators of a plan on a corpus."""
-    return list(plan.option("estimators", dataset) or ESTIMATORS)
+def estimators(plan: Plan) -> list[str]:
+    """The estimators of a plan."""
+    return list(plan.options.get("estimators", ESTIMATORS))
 
 
 def measured(batch: int, estimator: str) -> bool:
@@ -52,11 +50,11 @@ def measured(batch: int, estimator: str) -> bool:
     return estimator != SAME_BATCH or batch == DEFAULT_BATCH
 
 
-def methods(plan: Plan, dataset: str) -> list[Method]:
-    """Every cell of the experiment on a corpus."""
+def methods(plan: Plan) -> list[Method]:
+    """Every cell of the experiment."""
     found = []
     for (optimizer, own), batch, name in product(
-        plan.options["optimizers"].items(), plan.options["batches"], estimators(plan, dataset)
+        plan.options["optimizers"].items(), plan.options["batches"], estimators(plan)
     ):
         if not measured(batch, name):
             continue
@@ -69,14 +67,8 @@ def methods(plan: Plan, dataset: str) -> list[Method]:
 
 def tasks(plan: Plan) -> list[Task]:
     """A run for each cell and seed, and exact ALS of the objective."""
-    return [
-        task
-        for name in plan.datasets
-        for task in (
-            *rankings.tasks(replace(plan, datasets=(name,)), methods(plan, name)),
-            *rankings.optimum_tasks(plan, name),
-        )
-    ]
+    trained = rankings.tasks(plan, methods(plan))
+    return trained + [task for name in plan.datasets for task in rankings.optimum_tasks(plan, name)]
 
 
 def section(plan: Plan) -> Section:
@@ -84,18 +76,17 @@ def section(plan: Plan) -> Section:
     tables = []
     values: dict[str, Seeds] = {}
     for dataset in plan.datasets:
-        frame = rankings.measure(plan, dataset, methods(plan, dataset))
+        frame = rankings.measure(plan, dataset, methods(plan))
         optimum = rankings.optimum(plan, dataset)
         required = rankings.required_map(frame["popularity"].iloc[0], optimum)
         rows = [
-            _row(estimators(plan, dataset), frame, optimizer, batch, required, known=bool(optimum))
+            _row(plan, frame, optimizer, batch, required, known=bool(optimum))
             for optimizer, batch in product(plan.options["optimizers"], plan.options["batches"])
         ]
         caption = (
             f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, paired by seed, "
             f"with 95 % t-intervals over {len(plan.seeds)} seeds. Popularity "
-            f"{frame['popularity'].iloc[0]:.4f}, {rankings.EXACT_ALS} {spread(optimum)}; towers count as "
-            f"trained from {required:.4f}."
+            f"{frame['popularity'].iloc[0]:.4f}; " + _gate(optimum, required)
         )
         tables.append(Table(dataset, caption, pd.DataFrame(rows)))
         values |= rankings.measured(dataset, frame.drop(columns="curve"))
@@ -111,14 +102,20 @@ def section(plan: Plan) -> Section:
     )
 
 
+def _gate(optimum: Seeds, required: float) -> str:
+    if not optimum:
+        return f"{rankings.EXACT_ALS} was not solved, so that it is not known whether towers are trained."
+    return f"{rankings.EXACT_ALS} {spread(optimum)}; towers count as trained from {required:.4f}."
+
+
 def _row(
-    names: list[str], frame: pd.DataFrame, optimizer: str, batch: int, required: float, known: bool = True
+    plan: Plan, frame: pd.DataFrame, optimizer: str, batch: int, required: float, known: bool = True
 ) -> dict[str, str]:
     base = label(optimizer, batch, SAMPLING)
     values = rankings.column(frame, base, "validation")
     best = max(
         frame.loc[frame["label"] == label(optimizer, batch, name), "validation"].mean()
-        for name in names
+        for name in estimators(plan)
         if measured(batch, name)
     )
     return {
@@ -130,7 +127,7 @@ def _row(
             name: with_interval(rankings.lifts(frame, label(optimizer, batch, name), base), "+.1%")
             if measured(batch, name)
             else ""
-            for name in names
+            for name in estimators(plan)
             if name != SAMPLING
         },
     }

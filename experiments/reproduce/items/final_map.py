@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.report.sections import Section, Seeds
 from experiments.reproduce import rankings
-from experiments.reproduce.items.map_curves import tasks
+from experiments.reproduce.items.map_curves import methods_of, tasks
 from experiments.reproduce.plans import Plan
 
 __all__ = ["section", "tasks"]
@@ -12,7 +12,7 @@ __all__ = ["section", "tasks"]
 
 def section(plan: Plan) -> Section:
     """A table for each data set."""
-    methods = rankings.paper_methods(plan.options["alphas"])
+    methods = methods_of(plan)
     tables, words = [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:

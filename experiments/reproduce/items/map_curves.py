@@ -10,17 +10,23 @@ from experiments.report.sections import Section, Seeds, Table, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
+from experiments.reproduce.rankings import Method
+
+
+def methods_of(plan: Plan) -> tuple[Method, ...]:
+    """The methods of a plan: options ``alphas``, and ``exact: false`` to leave the exact Gramian out."""
+    return rankings.paper_methods(plan.options["alphas"], plan.options.get("exact", True))
 
 
 def tasks(plan: Plan) -> list[Task]:
     """Sampling, SOGram at every α of the plan, SAGram, the exact Gramian; and exact ALS."""
-    trained = rankings.tasks(plan, rankings.paper_methods(plan.options["alphas"]))
+    trained = rankings.tasks(plan, methods_of(plan))
     return trained + [task for name in plan.datasets for task in rankings.optimum_tasks(plan, name)]
 
 
 def section(plan: Plan) -> Section:
     """The curves, and the speed-up of each method to the final MAP@10 of sampling."""
-    methods = rankings.paper_methods(plan.options["alphas"])
+    methods = methods_of(plan)
     drawn, rows, runs = [], [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
