@@ -9,9 +9,10 @@ Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint
 without a corpus.
 
 What larger machines take is computed, not measured: a process of N holds 8 · rows · width / N bytes of tables
-and Adagrad's sums. A step looks up the bags of B of each side and of B' of both, each time with a place for
-the bags of both sides. For its |B| / N items a process receives from each other process their partial sums,
-twice with gloo, and for B' the gradients of their bags: with |B| = |B'| in all
+and Adagrad's sums, and half as much again while it writes a checkpoint of two equal tables. A step looks up
+the bags of B of each side and of B' of both, each time with a place for the bags of both sides. For its
+|B| / N items a process receives from each other process their partial sums, twice with gloo, and for B' the
+gradients of their bags: with |B| = |B'| in all
 
     (3 · 2 · 2 + 2) · (N − 1) / N · |B| · 4 · width      bytes
 """
@@ -52,12 +53,12 @@ TABLES = ("replicated", "row-wise")
 COUNTS = (1, 2, 4)
 WIDTH, BATCH = 64, 8192
 SETTINGS = (
-    f"model.embedding_dim={WIDTH}", f"train.batch_size={BATCH}", f"estimator.gramian_batch_size={BATCH}",
+    f"train.batch_size={BATCH}", f"estimator.gramian_batch_size={BATCH}",
     "train.optimizer=adagrad", "train.initial_accumulator=0.1", "train.epochs=null", "device=cpu",
     "evaluation.every=0", "evaluation.left_items=5000", "evaluation.splits=[validation]",
 )  # fmt: skip
 STEPS = 20  # timed at once, and of a run whose memory is measured: the sums are written at the start
-ALONE_WIDTH = 8
+NARROW, ALONE_WIDTH = 16, 8  # of the larger corpora whose memory is measured, and of tables alone
 MACHINES = {"128 GB, 10 Gbit/s": (128e9, 10e9), "512 GB, 25 Gbit/s": (512e9, 25e9)}
 USABLE = 0.8  # of a machine's memory
 
@@ -88,12 +89,20 @@ def loopback() -> int:
     return int(line.split()[1])
 
 
-def time_steps(folder: Path, forms: Sequence[str], steps: int, processes: Processes) -> dict[str, Any]:
+def settings_of(folder: Path, tables: str, width: int, steps: int) -> list[str]:
+    """The settings of a run."""
+    own = [f"data.path={folder}", f"train.tables={tables}", f"model.embedding_dim={width}"]
+    return [*own, f"train.steps={steps}", *SETTINGS]
+
+
+def time_steps(
+    folder: Path, forms: Sequence[str], width: int, steps: int, processes: Processes
+) -> dict[str, Any]:
     """Milliseconds and received bytes a step, and the seconds of a start, of these forms of tables."""
     found = {}
     for tables in forms:
         started = time.perf_counter()
-        settings = [f"data.path={folder}", "train.steps=1000000000", f"train.tables={tables}", *SETTINGS]
+        settings = settings_of(folder, tables, width, steps=10**9)
         trainer = Trainer(load_config(RunConfig, CONFIG, settings), open_corpus(folder), processes)
         start = time.perf_counter() - started
         records = trainer.steps()
@@ -110,7 +119,7 @@ def time_steps(folder: Path, forms: Sequence[str], steps: int, processes: Proces
     return found
 
 
-def tables_alone(rows: int, steps: int, processes: Processes) -> dict[str, Any]:
+def tables_alone(rows: int, width: int, steps: int, processes: Processes) -> dict[str, Any]:
     """Fill one table of `rows` rows, gather and update some; the peak of the largest process in bytes."""
     before = _peak()
     started = time.perf_counter()
@@ -118,12 +127,12 @@ def tables_alone(rows: int, steps: int, processes: Processes) -> dict[str, Any]:
     tables = RowWiseTables(
         {"table": rows},
         {"left": ["table"]},
-        ALONE_WIDTH,
+        width,
         mean=False,
         optimizer=optimizer,
         processes=processes,
     )
-    shape = TowerShape(embedding_dim=ALONE_WIDTH, input_dim=1, hidden=())
+    shape = TowerShape(embedding_dim=width, input_dim=1, hidden=())
     for start, drawn in initial_rows(rows, shape, torch.Generator().manual_seed(0)):
         tables.fill("table", start, drawn)
     seconds = time.perf_counter() - started
@@ -133,28 +142,28 @@ def tables_alone(rows: int, steps: int, processes: Processes) -> dict[str, Any]:
         bags.sum().backward()
     peaks = processes.gather_objects({"before": before, "peak": _peak()})
     largest = max(peaks, key=lambda found: found["peak"])
-    return {**largest, "start": seconds, "tables": 8 * rows * ALONE_WIDTH // processes.count}
+    return {**largest, "start": seconds, "tables": 8 * rows * width // processes.count}
 
 
 def _peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def worker(task: str, argument: str) -> None:
+def worker(task: str, argument: str, width: int) -> None:
     """What torchrun starts: print the record of the first process."""
     with joined() as processes:
         if task == "alone":
-            found = tables_alone(int(argument), STEPS, processes)
+            found = tables_alone(int(argument), width, STEPS, processes)
         else:
-            found = time_steps(Path(argument), task.split(","), STEPS, processes)
+            found = time_steps(Path(argument), task.split(","), width, STEPS, processes)
         if processes.first:
             print(json.dumps(found), flush=True)
 
 
-def start(processes: int, task: str, argument: object) -> dict[str, Any]:
+def start(processes: int, task: str, argument: object, width: int) -> dict[str, Any]:
     """Run `worker` in so many processes."""
     module = "experiments.benchmarks.row_wise"
-    command = [*together(processes), module, "--worker", task, str(argument)]
+    command = [*together(processes), module, "--worker", task, str(argument), str(width)]
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(shown.stdout.splitlines()[-1]))
 
@@ -166,7 +175,7 @@ def exchanged(processes: int, width: int) -> float:
 
 def computed(rows: float, width: int, memory: float, bits: float) -> str:
     """A line of the table of larger machines: how many hold the tables, and what a step receives."""
-    held = 8 * rows * width
+    held = 12 * rows * width
     machines = max(1, int(-(-held // (USABLE * memory))))
     step = exchanged(machines, width)
     return f"{machines} | {held / machines / 1e9:.0f} GB | {step / 1e6:.1f} MB | {8e3 * step / bits:.1f}"
@@ -193,25 +202,27 @@ def report(timed: pd.DataFrame, memory: Mapping[str, Any], alone: Mapping[int, A
             )
     lines += [
         "",
-        "| rows | processes | tables | predicted, GB | peak, GB | predicted / peak | start, s |",
+        "Two processes of `gramrun train`, with an evaluation and a checkpoint; the larger one:",
+        "",
+        "| rows | width | tables | predicted, GB | peak, GB | predicted / peak | start, s |",
         "|---|---|---|---|---|---|---|",
     ]
     for found in memory.values():
         predicted, peak = found["predicted"], found["peak"]
         lines.append(
-            f"| {found['rows']:,} | {found['processes']} | {found['tables']} | {predicted / 1e9:.2f} "
+            f"| {found['rows']:,} | {found['width']} | {found['tables']} | {predicted / 1e9:.2f} "
             f"| {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} |"
         )
     lines += [
         "",
-        f"Tables alone, of width {ALONE_WIDTH} with Adagrad's sums, the larger process:",
+        f"Tables alone, of width {ALONE_WIDTH} with Adagrad's sums, in two processes; the larger one:",
         "",
-        "| rows | processes | tables and sums, GB | peak less the process, GB | start, s |",
-        "|---|---|---|---|---|",
+        "| rows | tables and sums, GB | peak less the process, GB | start, s |",
+        "|---|---|---|---|",
     ]
     for rows, found in alone.items():
         lines.append(
-            f"| {rows:,} | 2 | {found['tables'] / 1e9:.2f} "
+            f"| {rows:,} | {found['tables'] / 1e9:.2f} "
             f"| {(found['peak'] - found['before']) / 1e9:.2f} | {found['start']:.1f} |"
         )
     lines += [
@@ -219,7 +230,7 @@ def report(timed: pd.DataFrame, memory: Mapping[str, Any], alone: Mapping[int, A
         f"Computed, not measured: width {WIDTH}, Adagrad, B = B' = {BATCH}, one process a machine, "
         f"{USABLE:.0%} of its memory for tables.",
         "",
-        "| items | machine | machines | tables in each | received in a step by each | ms at its rate |",
+        "| items | machine | machines | most in each | received in a step by each | ms at its rate |",
         "|---|---|---|---|---|---|",
     ]
     for rows in (1e8, 1e9):
@@ -239,10 +250,11 @@ def main() -> None:
     parser.add_argument("--alone", nargs="*", type=int, default=[100_000_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the corpora lie or are put, and stay")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        worker(*arguments.worker)
+        task, argument, width = arguments.worker
+        worker(task, argument, int(width))
         return
     with tempfile.TemporaryDirectory() as temporary:
         place = arguments.folder or Path(temporary)
@@ -253,14 +265,12 @@ def main() -> None:
         timed = time_rounds(folders[arguments.rows[0]], arguments.rounds)
         memory = {}
         for rows, folder in folders.items():
-            forms = [(count, "row-wise") for count in COUNTS]
-            for count, tables in [(2, "replicated"), *forms] if rows == arguments.rows[0] else forms:
-                memory[f"{rows} {tables} {count}"] = found = {
-                    "rows": rows, "processes": count, "tables": tables,
-                    **measure_memory(folder, count, tables, Path(temporary) / "run"),
-                }  # fmt: skip
-                print(found, flush=True)
-        alone = {rows: start(2, "alone", rows) for rows in arguments.alone}
+            for tables in TABLES if rows == arguments.rows[0] else TABLES[1:]:
+                width = WIDTH if rows == arguments.rows[0] else NARROW
+                found = measure_memory(folder, tables, width, Path(temporary) / "run")
+                memory[f"{rows} {tables}"] = {"rows": rows, "width": width, "tables": tables, **found}
+                print(memory, flush=True)
+        alone = {rows: start(2, "alone", rows, ALONE_WIDTH) for rows in arguments.alone}
     text = report(timed, memory, alone)
     numbers = {"rounds": timed.to_dict(orient="list"), "memory": memory, "alone": alone}
     write_json(RESULTS / "row_wise.json", {**provenance(), **numbers})
@@ -273,19 +283,21 @@ def time_rounds(folder: Path, rounds: int) -> pd.DataFrame:
     random, rows = np.random.default_rng(0), []
     for number in range(rounds):
         for count in random.permutation(COUNTS):
-            for tables, found in start(int(count), ",".join(random.permutation(TABLES)), folder).items():
+            for tables, found in start(
+                int(count), ",".join(random.permutation(TABLES)), folder, WIDTH
+            ).items():
                 rows.append({"round": number, "processes": int(count), "tables": tables, **found})
                 print(rows[-1], flush=True)
     return pd.DataFrame(rows)
 
 
-def measure_memory(folder: Path, processes: int, tables: str, output: Path) -> dict[str, float]:
-    """Predicted and measured peak of ``gramrun train`` in bytes, and the seconds of a start, a process."""
-    settings = [f"data.path={folder}", f"train.steps={STEPS}", f"train.tables={tables}", *SETTINGS]
+def measure_memory(folder: Path, tables: str, width: int, output: Path) -> dict[str, float]:
+    """Predicted and measured peak of ``gramrun train`` in two processes, in bytes; the seconds of a start."""
+    settings = settings_of(folder, tables, width, STEPS)
     return {
-        "predicted": predicted_peak(CONFIG, settings, processes),
-        "peak": peak_of_training(CONFIG, settings, output, processes),
-        "start": start(processes, tables, folder)[tables]["start"],
+        "predicted": predicted_peak(CONFIG, settings, 2),
+        "peak": peak_of_training(CONFIG, settings, output, 2),
+        "start": start(2, tables, folder, width)[tables]["start"],
     }
 
 

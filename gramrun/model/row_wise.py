@@ -207,15 +207,19 @@ def padded_width(width: int) -> int:
     return -(-width // _MULTIPLE) * _MULTIPLE
 
 
-def as_dtensor(rows: int, here: Tensor, processes: Processes) -> Tensor:
-    """The DTensor of `rows` rows whose block of this process is `here`, whose memory it shares."""
+def as_dtensors(parts: Mapping[str, tuple[int, Tensor]], processes: Processes) -> dict[str, Tensor]:
+    """DTensors by name, from the number of their rows and this process's block, whose memory they share."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor import Shard as ByRows
 
     mesh = init_device_mesh("cpu", (processes.count,))
-    width = here.shape[1]
-    return DTensor.from_local(here, mesh, [ByRows(0)], shape=torch.Size((rows, width)), stride=(width, 1))
+    return {
+        name: DTensor.from_local(
+            here, mesh, [ByRows(0)], shape=torch.Size((rows, here.shape[1])), stride=(here.shape[1], 1)
+        )
+        for name, (rows, here) in parts.items()
+    }
 
 
 def _collection(

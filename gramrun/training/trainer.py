@@ -29,7 +29,7 @@ from gramrun.gramian.population import make_population
 from gramrun.gramian.sagram import SAGram
 from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.build import choose_device, make_engine, make_model, make_split_tables
-from gramrun.model.row_wise import as_dtensor
+from gramrun.model.row_wise import as_dtensors
 from gramrun.model.svd_start import svd_start
 from gramrun.training.checks import check_run
 from gramrun.training.objective import make_objective
@@ -186,7 +186,8 @@ class Trainer:
 
     def split_state(self) -> dict[str, Tensor]:
         """`parts` as DTensors, which share their memory."""
-        return {name: as_dtensor(rows, here, self.processes) for name, (rows, here) in self.parts().items()}
+        parts = self.parts()
+        return as_dtensors(parts, self.processes) if parts else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`'s state.

@@ -152,19 +152,19 @@ def test_the_cost_of_checkpoints(corpus_path, tmp_path):
 
 def test_split_tables_at_toy_size(tmp_path, monkeypatch):
     """A step of one process exchanges nothing; of many, nearly 14 times the rows of a batch."""
-    small = ("train.batch_size=32", "estimator.gramian_batch_size=32", "model.embedding_dim=4")
+    small = ("train.batch_size=32", "estimator.gramian_batch_size=32")
     monkeypatch.setattr(row_wise, "SETTINGS", (*row_wise.SETTINGS, *small))
     row_wise.write_ids(tmp_path / "ids", 400)
-    found = row_wise.time_steps(tmp_path / "ids", ["replicated"], 2, SINGLE_PROCESS)["replicated"]
+    found = row_wise.time_steps(tmp_path / "ids", ["replicated"], 4, 2, SINGLE_PROCESS)["replicated"]
     assert found["ms"] > 0
     assert row_wise.exchanged(1, 64) == 0
     assert row_wise.exchanged(10**6, 64) == pytest.approx(14 * row_wise.BATCH * 64 * 4, rel=1e-5)
     timed = pd.DataFrame([
         {"round": 0, "processes": n, "tables": tables, **found} for n in (1, 2) for tables in row_wise.TABLES
     ])  # fmt: skip
-    memory = {"rows": 10, "processes": 1, "tables": "row-wise", "predicted": 3e9, "peak": 2e9, "start": 1}
+    memory = {"rows": 10, "width": 8, "tables": "row-wise", "predicted": 3e9, "peak": 2e9, "start": 1}
     text = row_wise.report(timed, {"one": memory}, {})
-    assert "| 10 | 1 | row-wise | 3.00 | 2.00 | 1.50 | 1.0 |" in text
+    assert "| 10 | 8 | row-wise | 3.00 | 2.00 | 1.50 | 1.0 |" in text
 
 
 def test_what_a_gpu_is_to_show_is_rehearsed_on_the_cpu(tmp_path, monkeypatch, capsys):
