@@ -15,7 +15,7 @@ Goals: at most 1.3 times the smallest corpus's time; memory within 10 % of the p
 from __future__ import annotations
 
 import argparse
-import re
+import json
 import subprocess
 import sys
 import tempfile
@@ -45,7 +45,6 @@ CONFIG = Path("configs/wikipedia-simple/paper-sogram.yaml")
 # Evaluate few left items: ranking all of them would take an hour.
 MEMORY = ("train.epochs=null", "evaluation.every=0", "evaluation.left_items=20000")
 STEPS = 1500  # of a run whose memory is measured; enough to touch nearly all pages of memory
-_BYTES = {"bytes": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # Run through a small process, because a child's reported peak starts at its parent's.
 _PEAK = """
 import resource, subprocess, sys
@@ -67,12 +66,9 @@ def peak_of_training(config: Path, settings: Sequence[str], output: Path, proces
 
 def predicted_peak(config: Path, settings: Sequence[str], processes: int = 1) -> float:
     """What ``gramrun train --dry-run`` says, in bytes."""
-    shown = subprocess.run(
-        [*_train(config, settings, processes), "--dry-run"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    found = re.search(r"^memory: ([\d.]+) (\w+) at its peak", shown.stdout, re.MULTILINE)
-    assert found is not None, shown.stdout
-    return float(found[1]) * _BYTES[found[2]]
+    command = [*_train(config, settings, processes), "--dry-run", "--json"]
+    shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(shown.stdout)["resources"]["memory"]["total"])
 
 
 def together(processes: int) -> list[str]:
