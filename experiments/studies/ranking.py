@@ -64,7 +64,16 @@ RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
         "l2_exponent": (LINEAR, 0, 1),
     },
     "ease": {"l2": (LOG, 3, 3000)},
+    "towers": {
+        "train.gravity": (LOG, 5, 300),
+        "train.gamma_left": (LINEAR, -0.3, 1),
+        "train.l2": (LOG, 0.01, 0.3),
+        "train.learning_rate": (LOG, 0.001, 0.01),
+        "train.epochs": (LOG, 3, 30),
+    },
 }
+TOWERS = {"train.start": "svd", "train.optimizer": "sparse-adam", "train.decay_from": 0.3}
+WHOLE = ("sweeps", "train.epochs")
 
 
 def draw(method: str, tries: int = TRIES) -> Any:
@@ -84,11 +93,11 @@ def draw(method: str, tries: int = TRIES) -> Any:
 
 
 def _values(scales: Mapping[str, tuple[str, float, float]], at: np.ndarray) -> Point:
-    """The values of a point: γ and ν within 0 and 1, sweeps whole, three digits."""
+    """The values of a point: γ and ν within 0 and 1, sweeps and epochs whole, three digits."""
     found: Point = {}
     for (key, (scale, *_)), x in zip(scales.items(), at, strict=True):
         value = float(np.exp(x)) if scale == LOG else min(1.0, max(0.0, float(x)))
-        found[key] = round(value) if key == "sweeps" else float(f"{value:.3g}")
+        found[key] = round(value) if key in WHOLE else float(f"{value:.3g}")
     return found
 
 
@@ -98,7 +107,7 @@ def score(
     """Fit a method and rank the validation pairs.
 
     Args:
-        method: of `RANGES`, ``towers`` (its keys are those of the configuration) or ``popularity``.
+        method: of `RANGES`, or ``popularity``; the keys of ``towers`` are those of the configuration.
         corpus: the corpus.
         point: the values of the method's keys.
         width: k.
@@ -128,7 +137,7 @@ def _fit(
         return torch.from_numpy(u), torch.from_numpy(v)
     common = {"data.path": corpus.path}
     if method == "towers":
-        values = {**common, "model.embedding_dim": width, "train.seed": seed, **point}
+        values = {**common, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
         base = Path("configs/movielens-1m/sogram.yaml")
         trainer = Trainer(load_config(RunConfig, base, _overrides(values)), corpus)
         for _ in trainer.steps():

@@ -22,36 +22,46 @@ FINDINGS = (
 )
 README = pages.read("README.md")
 ESTIMATORS = {
-    "sampling": ("sampling", None, None),
-    "SOGram .1": ("sogram", 0.1, None),
-    "SOGram .01": ("sogram", 0.01, None),
-    "SOGram .001": ("sogram", 0.001, None),
-    "SAGram per pair": ("sagram", None, "pair"),
-    "SAGram per item": ("sagram", None, "item"),
-    "exact": ("exact", None, None),
+    "sampling, shared": ("sampling", None, None, "shared"),
+    "sampling, gradient": ("sampling", None, None, "gradient"),
+    "sampling": ("sampling", None, None, None),
+    "SOGram .5": ("sogram", 0.5, None, None),
+    "SOGram .1": ("sogram", 0.1, None, None),
+    "SOGram .01": ("sogram", 0.01, None, None),
+    "SOGram .001": ("sogram", 0.001, None, None),
+    "SAGram per pair": ("sagram", None, "pair", None),
+    "SAGram per item": ("sagram", None, "item", None),
+    "exact": ("exact", None, None, None),
 }
 BATCHES = (64, 1024)
 
 
 @pytest.fixture(scope="module")
-def maps():
-    """Validation MAP@10 by seed of enwik8's runs, by optimizer, estimator and B; the exact Gramian has none."""
+def runs():
+    """Validation MAP@10 by seed, by corpus, optimizer, estimator and B; the exact Gramian has no B."""
     files = published.read(pages.ROOT / published.FILE)
     found = defaultdict(dict)
     for path, content in files.items():
-        match = re.fullmatch(r"results/runs/enwik8/(paper-.*)-seed(\d+)/config.yaml", path)
+        match = re.fullmatch(r"results/runs/([^/]+)/(paper-.*)-seed(\d+)/config.yaml", path)
         evaluation = files.get(path.replace("config.yaml", "evaluation.json"))
         if match and evaluation:
             config = yaml.safe_load(content)
             own = config["estimator"]
             name = next(
-                name for name, (kind, alpha, cache) in ESTIMATORS.items()
+                name for name, (kind, alpha, cache, source) in ESTIMATORS.items()
                 if kind == own["name"] and alpha in (None, own["alpha"]) and cache in (None, own["cache"])
+                and source in (None, own.get("batch"))
             )  # fmt: skip
             batch = None if name == "exact" else own["gramian_batch_size"]
             value = json.loads(evaluation)["validation"]["map@10"]
-            found[config["train"]["optimizer"], name, batch][int(match[2])] = value
+            found[match[1], config["train"]["optimizer"], name, batch][int(match[3])] = value
     return {key: [values[seed] for seed in sorted(values)] for key, values in found.items()}
+
+
+@pytest.fixture(scope="module")
+def maps(runs):
+    """Those of enwik8, by optimizer, estimator and B."""
+    return {tuple(key): values for (corpus, *key), values in runs.items() if corpus == "enwik8"}
 
 
 def number(value: float, digits: int) -> str:
@@ -233,3 +243,55 @@ def test_the_tuned_estimators_on_movielens():
                 f"SOGram's MAP@10 is {mean} [{low}, {high}] above sampling's {number(sampling.mean(), 4)}"
                 in (README.replace("\n", " "))
             )
+
+
+@pytest.mark.parametrize(("corpus", "title"), [("movielens-100k", "MovieLens 100K"), ("enwik8", "enwik8")])
+def test_what_ranks_best_on_the_smaller_corpora(corpus, title):
+    frame = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
+    als = ["implicit ALS", "implicit ALS, shipped"]
+    for width, own in frame.groupby("width"):
+        maps = {label: rows.set_index("seed")["map@10"] for label, rows in own.groupby("method")}
+        best = max(als, key=lambda label: maps[label].mean())
+        expected = [spread(maps[label]) for label in als]
+        for label in ("free vectors", "towers"):
+            if label not in maps:
+                expected.append("")
+                continue
+            ends = interval(tuple(maps[label] - maps[best]))
+            low, high = (f"{x:+.4f}".replace("0.", ".").replace("-", "−") for x in ends)
+            expected.append(f"{spread(maps[label])} [{low}, {high}]")
+        assert line(ALL_FINDINGS, f"| {title} | {width} |")[2:] == expected
+
+
+def test_the_run_at_the_size_of_simple_english_wikipedia():
+    files = published.read(pages.ROOT / published.FILE)
+    names = ("sampling", "sogram-alpha-0.1", "sagram-cache-item")
+    curves = []
+    for name in names:
+        text = files[f"results/runs/simple-scale/paper-{name}-seed0/metrics.jsonl"].decode()
+        records = map(json.loads, text.splitlines())
+        curves.append({round(record["epoch"]): record["map@10"] for record in records})
+    table = FINDINGS.split("| epochs |")[1]
+    epochs = [int(cell) for cell in cells(table.splitlines()[0])]
+    sampling, sogram, sagram = curves
+    assert line(table, "| sampling |")[1:] == [number(sampling[e], 4) for e in epochs]
+    for label, curve in (("SOGram, α = 0.1", sogram), ("SAGram per item", sagram)):
+        lifts = [f"{100 * (curve[e] / sampling[e] - 1):+.1f} %".replace("-", "−") for e in epochs]
+        assert line(table, f"| lift of {label} |")[1:] == lifts
+
+
+def test_table_2_beside_the_paper_s(runs):
+    rows = {
+        "enwik8, 3 seeds": ("enwik8", "sparse-adam", "exact", 3),
+        "miwiki, 3 seeds": ("miwiki", "sparse-adam", "exact", 3),
+        "simple-scale, 1 seed": ("simple-scale", "sparse-adam", "SAGram per item", 1),
+        "fr-scale, 1 seed, .24 epochs": ("fr-scale", "adagrad", "SAGram per item", 1),
+    }
+    for start, (corpus, optimizer, nearest, seeds) in rows.items():
+        sampling = np.array(runs[corpus, optimizer, "sampling", 1024][:seeds])
+        expected = [number(sampling.mean(), 4)]
+        for name in ("SOGram .1", "SOGram .01", "SOGram .001", nearest):
+            own = runs.get((corpus, optimizer, name, None if name == "exact" else 1024), [])[:seeds]
+            lift = f"{100 * (np.array(own) / sampling - 1).mean():+.1f} %".replace("-", "−") if own else ""
+            expected.append(lift)
+        assert line(FINDINGS, f"| {start} |")[1:6] == expected

@@ -75,6 +75,8 @@ def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer and B, with the lift of each estimator over sampling."""
     tables = []
     values: dict[str, Seeds] = {}
+    count = len(plan.seeds)
+    seeds = f"paired by seed, with 95 % t-intervals over {count} seeds" if count > 1 else "one seed"
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan))
         optimum = rankings.optimum(plan, dataset)
@@ -84,8 +86,7 @@ def section(plan: Plan) -> Section:
             for optimizer, batch in product(plan.options["optimizers"], plan.options["batches"])
         ]
         caption = (
-            f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, paired by seed, "
-            f"with 95 % t-intervals over {len(plan.seeds)} seeds. Popularity "
+            f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, {seeds}. Popularity "
             f"{frame['popularity'].iloc[0]:.4f}; " + _gate(optimum, required)
         )
         tables.append(Table(dataset, caption, pd.DataFrame(rows)))
@@ -94,7 +95,7 @@ def section(plan: Plan) -> Section:
         plan.item,
         "When does a better Gramian rank better?",
         "",
-        "The last column is the ceiling. An estimator can gain no more than the exact Gramian does.",
+        "The exact Gramian is the ceiling: an estimator can gain no more than it does.",
         tuple(tables),
         (),
         values,
