@@ -86,8 +86,8 @@ def section(plan: Plan) -> Section:
             for optimizer, batch in product(plan.options["optimizers"], plan.options["batches"])
         ]
         caption = (
-            f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, {seeds}. Popularity "
-            f"{frame['popularity'].iloc[0]:.4f}; " + _gate(optimum, required)
+            f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, {seeds}. "
+            f"Popularity {frame['popularity'].iloc[0]:.4f}; " + _gate(optimum, required)
         )
         tables.append(Table(dataset, caption, pd.DataFrame(rows)))
         values |= rankings.measured(dataset, frame.drop(columns="curve"))
