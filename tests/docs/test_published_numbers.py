@@ -133,6 +133,12 @@ def test_readme_rounds_the_same_numbers(maps):
     ]
     sogram, exact = (text.replace("[+0", "[0").replace("+", "") for text in lifts)
     assert f"{sogram} (α = .1); exact Gramians gain {exact}" in README
+    speed = pd.read_csv(pages.ROOT / "results/reference/map_curves/speed-ups.csv").set_index("method")
+    slow, fast = (float(x) for x in speed.loc["exact Gramian", "in steps"].split(" to "))
+    assert (
+        f"the exact Gramian does on enwik8, in {number(1 / fast, 2)}–{number(1 / slow, 2)} of the steps"
+        in README
+    )
 
 
 OLDER = pages.ROOT / "results" / "reference" / "standard-part"
