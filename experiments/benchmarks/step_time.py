@@ -54,6 +54,7 @@ CONFIGS = {
     "pages": Path("configs/wikipedia-simple/paper-sogram.yaml"),
     "linear": Path("configs/movielens-1m/sogram.yaml"),
 }
+ADAGRAD = ("train.optimizer=adagrad", "train.decay_from=1")  # as the plain contender has it
 GOAL = "Goal: compiled at 1.5 times the bare products (accepted: 2.2)."
 
 
@@ -157,7 +158,7 @@ def bare_steps(shapes: list[tuple[int, int, int]], device: str = "cpu") -> Itera
 
 def trainers(config_file: Path, corpus: SplitCorpus) -> dict[str, Trainer]:
     """A trainer for each engine, by name."""
-    endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000")
+    endless = (f"data.path={corpus.path}", "train.epochs=null", "train.steps=1000000000", *ADAGRAD)
     return {
         name: Trainer(load_config(RunConfig, config_file, [*endless, *settings]), corpus)
         for name, settings in ENGINES.items()

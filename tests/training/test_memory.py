@@ -191,7 +191,8 @@ def test_a_static_step_takes_no_more_than_predicted(tmp_path):
     """The prediction is at least twice the step: the calls before a capture reserve its memory again."""
     corpus = pages_corpus(tmp_path / "pages", pages=300, links=6000)
     few = ("evaluation.candidates=10", "evaluation.left_items=2", "evaluation.splits=[validation]")
-    config = paper(corpus, "model.hidden=[48, 8]", "train.engine=static", *few)
+    constant = ("train.optimizer=adagrad", "train.decay_from=1")
+    config = paper(corpus, "model.hidden=[48, 8]", "train.engine=static", *constant, *few)
     steps = Trainer(config, corpus).steps()
     next(steps)
     taken = most_at_once(lambda: next(steps))
