@@ -284,6 +284,12 @@ def test_the_run_at_the_size_of_simple_english_wikipedia():
     for label, curve in (("SOGram, α = 0.1", sogram), ("SAGram per item", sagram)):
         lifts = [f"{100 * (curve[e] / sampling[e] - 1):+.1f} %".replace("-", "−") for e in epochs]
         assert line(table, f"| lift of {label} |")[1:] == lifts
+    ranks = []
+    for name in names[:2]:
+        evaluation = json.loads(files[f"results/runs/simple-scale/paper-{name}-seed0/evaluation.json"])
+        ranks.append(" and ".join(f"{rank:.0f}" for rank in evaluation["validation"]["effective_rank"]))
+    assert f"the effective rank is {ranks[0]} of 64" in FINDINGS
+    assert f"SOGram lags as on enwik8 (effective rank {ranks[1]})" in FINDINGS
 
 
 def test_table_2_beside_the_paper_s(runs):
