@@ -27,6 +27,7 @@ ESTIMATORS = {
     SAMPLING: ("paper-sampling",),
     "sampling, shared B": ("paper-sampling", "estimator.batch=shared"),
     SAME_BATCH: ("paper-sampling", "estimator.batch=gradient"),
+    "SOGram α=0.5": ("paper-sogram", "estimator.alpha=0.5"),
     "SOGram α=0.1": ("paper-sogram", "estimator.alpha=0.1"),
     "SOGram α=0.01": ("paper-sogram", "estimator.alpha=0.01"),
     "SOGram α=0.001": ("paper-sogram", "estimator.alpha=0.001"),
