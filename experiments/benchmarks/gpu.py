@@ -32,8 +32,8 @@ from torch._C._distributed_c10d import HashStore
 
 from experiments.benchmarks import growth
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.benchmarks.step_time import BARE, bare_steps, products
-from experiments.benchmarks.timing import apart, measure
+from experiments.benchmarks.step_time import ADAGRAD, BARE, bare_steps, products
+from experiments.benchmarks.timing import measure
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
@@ -48,14 +48,9 @@ OUTPUT = Path("results/reference/gpu")
 ENGINES = ("plain", "static")
 WIKIS = {"85K": "wikipedia-simple", "1.8M": "wikipedia-fr", "5.3M": "wikipedia-en"}
 TOY = {"85K": {"pages": 60, "links": 4000, "ngrams": 30, "categories": 20}}
-CORPORA = ("simple-scale", "fr-scale", "en-scale")
+CORPORA = {"simple-scale": "wikipedia-simple", "fr-scale": "wikipedia-fr", "en-scale": "wikipedia-en"}
 # What all engines have.
-SETTINGS = (
-    "train.optimizer=adagrad",
-    "train.learning_rate=0.01",
-    "train.dense_learning_rate=0.0001",
-    "train.decay_from=1",
-)
+SETTINGS = (*ADAGRAD, "train.learning_rate=0.01", "train.dense_learning_rate=0.0001")
 SMALL = (
     "train.batch_size=64",
     "estimator.gramian_batch_size=64",
@@ -86,11 +81,14 @@ def exchange(device: str) -> dict[str, Any]:
     """Sum, gather and broadcast in a group of one process."""
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    rows = torch.arange(6.0, device=device).reshape(3, 2)
-    total, whole, sent = rows.clone(), torch.empty_like(rows), [7]
-    dist.all_reduce(total)
-    dist.all_gather([whole], rows)
-    dist.broadcast_object_list(sent, device=torch.device("cpu"))
+    try:
+        rows = torch.arange(6.0, device=device).reshape(3, 2)
+        total, whole, sent = rows.clone(), torch.empty_like(rows), [7]
+        dist.all_reduce(total)
+        dist.all_gather([whole], rows)
+        dist.broadcast_object_list(sent, device=torch.device("cpu"))
+    finally:
+        dist.destroy_process_group()
     return {
         "backend": backend,
         "equal": torch.equal(total, rows) and torch.equal(whole, rows) and sent == [7],
@@ -138,10 +136,12 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def train_for(folder: Path, device: str, seconds: float, *settings: str) -> dict[str, Any]:
-    """Train the static engine on a prepared corpus for an epoch or so many seconds; then rank."""
+def train_for(wiki: str, folder: Path, device: str, seconds: float, *settings: str) -> dict[str, Any]:
+    """Train a wiki's model on a prepared corpus for an epoch or so many seconds; then rank."""
+    if not folder.exists():
+        return {"absent": f"gramrun prepare {folder.name} --output {folder}"}
     corpus = open_corpus(folder)
-    made = trainer(WIKIS["85K"], corpus, f"device={device}", "train.engine=static", *settings)
+    made = trainer(wiki, corpus, f"device={device}", "train.engine=static", *settings)
     until = time.monotonic() + seconds
     for record in made.steps():
         if record.epoch >= 1 or time.monotonic() > until:
@@ -164,7 +164,7 @@ def parts(
     sizes = TOY if toy else growth.SIZES
     if device == "cuda":
         yield "tests", run_tests
-    yield "exchanges", lambda: apart(exchange, device)
+    yield "exchanges", lambda: exchange(device)
 
     def corpus(size: str) -> SplitCorpus:
         path = folder / size
@@ -177,11 +177,11 @@ def parts(
             f"steps, {WIKIS[size]}",
             lambda size=size: time_steps(WIKIS[size], corpus(size), device, rounds, *settings),
         )
-    for name in ("85K",) if toy else CORPORA:
-        path = folder / name if toy else arguments.data / name
+    for name, wiki in ({"85K": WIKIS["85K"]} if toy else CORPORA).items():
+        path = (folder if toy else arguments.data) / name
         yield (
             f"corpora, {name}",
-            lambda path=path: train_for(path, device, max(0.0, left() - 20), *settings),
+            lambda wiki=wiki, path=path: train_for(wiki, path, device, max(0.0, left() - 20), *settings),
         )
 
 
@@ -196,8 +196,9 @@ def report(found: Mapping[str, Any]) -> str:
 
 def describe(part: Mapping[str, Any]) -> str:
     """The result of a part in one line."""
-    if "failed" in part:
-        return f"failed: {part['failed']}"
+    for missing in ("failed", "absent"):
+        if missing in part:
+            return f"{missing}: {part[missing]}"
     if "ms" in part and "memory" in part:
         ms = {name: sorted(times)[len(times) // 2] for name, times in part["ms"].items()}
         memory = {

@@ -178,6 +178,8 @@ def test_what_a_gpu_is_to_show_is_rehearsed_on_the_cpu(tmp_path, monkeypatch, ca
     assert max(parts["learners"]["largest relative distance"].values()) < 1e-5
     assert set(parts["steps, wikipedia-simple"]["ms"]) == {step_time.BARE, *gpu.ENGINES}
     assert "static" in (tmp_path / "gpu.md").read_text()
+    absent = gpu.train_for("wikipedia-fr", tmp_path / "fr-scale", "cpu", 1)
+    assert gpu.describe(absent) == f"absent: gramrun prepare fr-scale --output {tmp_path / 'fr-scale'}"
 
 
 @pytest.mark.parametrize("wiki", gpu.WIKIS.values())
