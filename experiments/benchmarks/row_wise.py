@@ -5,6 +5,7 @@
 The corpora have two sides of ids, so `rows` is the number of items of both, with random pairs; towers are
 linear. A round starts 1, 2 and 4 processes in a random order, each of which times both forms of tables in a
 random order. Bytes are those of the machine's loopback interface by process, so nothing else may use it.
+``--rounds 0`` measures memory alone and keeps the rounds of the last results/bench/row_wise.json.
 Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, and for `alone` of tables
 without a corpus.
 
@@ -20,7 +21,9 @@ gradients of their bags: with |B| = |B'| in all
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import resource
 import subprocess
 import tempfile
@@ -181,11 +184,13 @@ def computed(rows: float, width: int, memory: float, bits: float) -> str:
     return f"{machines} | {held / machines / 1e9:.0f} GB | {step / 1e6:.1f} MB | {8e3 * step / bits:.1f}"
 
 
-def report(timed: pd.DataFrame, memory: Mapping[str, Any], alone: Mapping[int, Any]) -> str:
+def report(
+    timed: pd.DataFrame, memory: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]
+) -> str:
     """The Markdown tables."""
     lines = [
         f"`python -m experiments.benchmarks.row_wise`; {timed['round'].nunique()} rounds, processes of one "
-        "thread on one machine of 2 cores, which other work kept busy; "
+        f"thread on one machine of {os.cpu_count()} cores; "
         f"width {WIDTH}, B = B' = {BATCH}; median (min–max).",
         "",
         "| processes | tables | ms a step | row-wise / replicated | received in a step, MB | start, s |",
@@ -202,27 +207,27 @@ def report(timed: pd.DataFrame, memory: Mapping[str, Any], alone: Mapping[int, A
             )
     lines += [
         "",
-        "Two processes of `gramrun train`, with an evaluation and a checkpoint; the larger one:",
+        "`gramrun train` with an evaluation and a checkpoint; the largest process:",
         "",
-        "| rows | width | tables | predicted, GB | peak, GB | predicted / peak | start, s |",
-        "|---|---|---|---|---|---|---|",
+        "| rows | width | tables | processes | predicted, GB | peak, GB | predicted / peak | start, s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for found in memory.values():
+    for found in memory:
         predicted, peak = found["predicted"], found["peak"]
         lines.append(
-            f"| {found['rows']:,} | {found['width']} | {found['tables']} | {predicted / 1e9:.2f} "
-            f"| {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} |"
+            f"| {found['rows']:,} | {found['width']} | {found['tables']} | {found['processes']} "
+            f"| {predicted / 1e9:.2f} | {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} |"
         )
     lines += [
         "",
-        f"Tables alone, of width {ALONE_WIDTH} with Adagrad's sums, in two processes; the larger one:",
+        f"Tables alone, of width {ALONE_WIDTH} with Adagrad's sums; the largest process:",
         "",
-        "| rows | tables and sums, GB | peak less the process, GB | start, s |",
-        "|---|---|---|---|",
+        "| rows | processes | tables and sums, GB | peak less the process, GB | start, s |",
+        "|---|---|---|---|---|",
     ]
-    for rows, found in alone.items():
+    for found in alone:
         lines.append(
-            f"| {rows:,} | {found['tables'] / 1e9:.2f} "
+            f"| {found['rows']:,} | {found['processes']} | {found['tables'] / 1e9:.2f} "
             f"| {(found['peak'] - found['before']) / 1e9:.2f} | {found['start']:.1f} |"
         )
     lines += [
@@ -248,29 +253,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time, exchanges and memory of tables split by rows.")
     parser.add_argument("--rows", nargs="+", type=int, default=[1_000_000, 10_000_000])
     parser.add_argument("--alone", nargs="*", type=int, default=[100_000_000])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="0: memory alone")
     parser.add_argument("--folder", type=Path, help="where the corpora lie or are put, and stay")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         task, argument, width = arguments.worker
         worker(task, argument, int(width))
-        return
+        os._exit(0)  # as `gramrun.__main__` leaves, and why
     with tempfile.TemporaryDirectory() as temporary:
         place = arguments.folder or Path(temporary)
         folders = {rows: place / f"ids-{rows}" for rows in arguments.rows}
         for rows, folder in folders.items():
             if not folder.exists():
                 apart(write_ids, folder, rows)
-        timed = time_rounds(folders[arguments.rows[0]], arguments.rounds)
-        memory = {}
+        if arguments.rounds:
+            timed = time_rounds(folders[arguments.rows[0]], arguments.rounds)
+        else:
+            timed = pd.DataFrame(json.loads((RESULTS / "row_wise.json").read_text())["rounds"])
+        memory = []
         for rows, folder in folders.items():
-            for tables in TABLES if rows == arguments.rows[0] else TABLES[1:]:
-                width = WIDTH if rows == arguments.rows[0] else NARROW
-                found = measure_memory(folder, tables, width, Path(temporary) / "run")
-                memory[f"{rows} {tables}"] = {"rows": rows, "width": width, "tables": tables, **found}
-                print(memory, flush=True)
-        alone = {rows: start(2, "alone", rows, ALONE_WIDTH) for rows in arguments.alone}
+            first = rows == arguments.rows[0]
+            width = WIDTH if first else NARROW
+            for tables, count in itertools.product(TABLES if first else TABLES[1:], COUNTS):
+                found = measure_memory(folder, tables, width, count, Path(temporary) / "run")
+                memory.append({"rows": rows, "width": width, "tables": tables, "processes": count, **found})
+                print(memory[-1], flush=True)
+        alone = [
+            {"rows": rows, "processes": count, **start(count, "alone", rows, ALONE_WIDTH)}
+            for rows, count in itertools.product(arguments.alone, COUNTS)
+        ]
     text = report(timed, memory, alone)
     numbers = {"rounds": timed.to_dict(orient="list"), "memory": memory, "alone": alone}
     write_json(RESULTS / "row_wise.json", {**provenance(), **numbers})
@@ -291,13 +303,13 @@ def time_rounds(folder: Path, rounds: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def measure_memory(folder: Path, tables: str, width: int, output: Path) -> dict[str, float]:
-    """Predicted and measured peak of ``gramrun train`` in two processes, in bytes; the seconds of a start."""
+def measure_memory(folder: Path, tables: str, width: int, count: int, output: Path) -> dict[str, float]:
+    """Predicted and measured peak of ``gramrun train`` in `count` processes, in bytes; seconds of a start."""
     settings = settings_of(folder, tables, width, STEPS)
     return {
-        "predicted": predicted_peak(CONFIG, settings, 2),
-        "peak": peak_of_training(CONFIG, settings, output, 2),
-        "start": start(2, tables, folder, width)[tables]["start"],
+        "predicted": predicted_peak(CONFIG, settings, count),
+        "peak": peak_of_training(CONFIG, settings, output, count),
+        "start": start(count, tables, folder, width)[tables]["start"],
     }
 
 

@@ -3,11 +3,11 @@
     host = process + parameters + optimizer + populations + caches + mapped files + work
     GPU  =           parameters + optimizer + features and pairs + caches          + work
 
-with work the most that an evaluation, a step's batches or the start of the caches takes at once. Linux
-overcommits memory and kills later, so a run is checked before it makes anything. The host's prediction is of
-resident bytes, as ``ru_maxrss`` counts them, mapped pages included; the kernel drops those when it needs
-memory, so the check leaves them out. The tests compare the GPU's prediction with tensors on a CPU; nobody has
-compared it with a GPU.
+with work a step's batches, whose memory the allocator keeps, and the most that an evaluation, a checkpoint of
+split tables or the start of the caches takes at once. Linux overcommits memory and kills later, so a run is
+checked before it makes anything. The host's prediction is of resident bytes, as ``ru_maxrss`` counts them,
+mapped pages included; the kernel drops those when it needs memory, so the check leaves them out. The tests
+compare the GPU's prediction with tensors on a CPU; nobody has compared it with a GPU.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def host_memory(
         device: holds the model.
         processes: the number of processes, among which tables may be split.
     """
-    process = psutil.Process().memory_info().rss + _FIRST_STEPS  # first: what follows reads mapped files
+    mapped = mapped_bytes(corpus)
+    # `open_corpus` has read the mapped files, so they are resident.
+    process = max(0, psutil.Process().memory_info().rss - mapped) + _FIRST_STEPS
     on_gpu = device.type == "cuda"
     if config.train.tables == "row-wise":
         process += _TORCHREC
@@ -97,22 +99,21 @@ def host_memory(
     caches = _estimator_caches(config, corpus, processes)
     in_file = config.estimator.cache_folder is not None
     ranks, ranking = _evaluation_bytes(config, corpus)
-    if config.train.tables == "row-wise":
-        ranks = max(ranks, 2 * _largest_part(config, corpus, processes))  # copied to write a checkpoint
     if on_gpu:  # the model and the caches are made on the host and moved
         work = max(ranks, parameters, caches, _frequency_bytes(config, corpus), _svd_bytes(config, corpus))
     else:
         start = max(
             _start_bytes(config, corpus), _frequency_bytes(config, corpus), _svd_bytes(config, corpus)
         )
-        work = max(_step_bytes(config, corpus), ranks + ranking, start)
+        checkpoint = _checkpoint_bytes(config, corpus, processes)
+        work = _step_bytes(config, corpus) + max(ranks + ranking, checkpoint, start)
     return {
         "process": process,
         "parameters": 0 if on_gpu else parameters,
         "optimizer": 0 if on_gpu else _optimizer_bytes(config, corpus, CPU, processes),
         "populations": _populations_bytes(config, corpus, on_gpu=on_gpu),
         CACHES: 0 if on_gpu or in_file else caches,
-        "mapped files": mapped_bytes(config, corpus) + (caches if in_file and not on_gpu else 0),
+        "mapped files": mapped + (caches if in_file and not on_gpu else 0),
         WORK: work,
     }
 
@@ -176,21 +177,18 @@ def _rows_here(config: RunConfig, rows: int, processes: int) -> int:
     return -(-rows // processes) if config.train.tables == "row-wise" else rows
 
 
-def _largest_part(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
-    """The bytes of the largest part of a split table that a process holds."""
+def _checkpoint_bytes(config: RunConfig, corpus: SplitCorpus, processes: int) -> int:
+    """Two copies of the largest part of a split table, while a checkpoint is written."""
+    if config.train.tables == "replicated":
+        return 0
     largest = max(_rows_by_table(corpus).values())
-    return 4 * padded_width(_table_width(config)) * _rows_here(config, largest, processes)
+    return 2 * 4 * padded_width(_table_width(config)) * _rows_here(config, largest, processes)
 
 
-def mapped_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
-    """Return the size of the shards that a run reads: features, pairs, and targets where it has them."""
-    unread = ["vocabularies/", "left/frequency", "right/frequency"]
-    if "validation" not in config.evaluation.splits:
-        unread.append("pairs/validation")
-    if config.train.target == "one":
-        unread += ["pairs/train_target", "pairs/validation_target"]
+def mapped_bytes(corpus: SplitCorpus) -> int:
+    """Return the size of the shards that are mapped: all but the vocabularies."""
     files = corpus.manifest["files"].items()
-    return sum(file["bytes"] for name, file in files if not name.startswith(tuple(unread)))
+    return sum(file["bytes"] for name, file in files if not name.startswith("vocabularies/"))
 
 
 def _table_width(config: RunConfig) -> int:
