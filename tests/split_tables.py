@@ -1,17 +1,21 @@
-"""One of the processes that `test_row_wise` starts by torchrun: train each configuration, keep what came out.
+"""What `test_row_wise` starts: train each configuration in so many processes, keep what came out.
 
-torchrun ... split_tables.py FOLDER       FOLDER/<case>.yaml → FOLDER/<case>.pt
+split_tables.py FOLDER       FOLDER/<processes>/<case>.yaml → FOLDER/<processes>/<case>.pt
+
+The processes are forks of this one, so that TorchRec is imported once.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import torch
+from torch.multiprocessing import start_processes
 
-from gramrun.base.processes import Processes, joined
+from gramrun.base.processes import joined
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
@@ -40,17 +44,29 @@ def tables_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     return {name: gather(shard.weight).clone() for name, shard in trainer.split_tables.shards.items()}
 
 
-def main(folder: Path, processes: Processes) -> None:
-    for path in sorted(folder.glob("*.yaml")):
-        config = load_config(RunConfig, path, [])
-        trainer = Trainer(config, open_corpus(config.data.path), processes)
-        kept = result(trainer)
-        check_replicas(trainer)
-        if processes.first:
-            torch.save(kept, path.with_suffix(".pt"))
+def train(rank: int, folder: Path, port: int) -> None:
+    """Train the configurations of a folder in one of its processes."""
+    place = {"RANK": rank, "WORLD_SIZE": int(folder.name), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()}
+    with joined() as processes:
+        for path in sorted(folder.glob("*.yaml")):
+            config = load_config(RunConfig, path, [])
+            trainer = Trainer(config, open_corpus(config.data.path), processes)
+            kept = result(trainer)
+            check_replicas(trainer)
+            if processes.first:
+                torch.save(kept, path.with_suffix(".pt"))
+    os._exit(0)  # as `gramrun.__main__` leaves, and why
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
 
 
 if __name__ == "__main__":
-    with joined() as together:
-        main(Path(sys.argv[1]), together)
-    os._exit(0)  # as `gramrun.__main__` leaves, and why
+    import torchrec.distributed.embeddingbag  # noqa: F401
+
+    for folder in Path(sys.argv[1]).iterdir():
+        start_processes(train, (folder, free_port()), nprocs=int(folder.name), start_method="fork")
