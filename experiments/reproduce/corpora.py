@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.reproduce.scheduler import gramrun
@@ -39,18 +39,19 @@ _SAME_NAME = (
 )  # fmt: skip
 DATASETS = {name: Dataset(name, name) for name in _SAME_NAME}
 DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph=titles",))
-# The Māori Wikipedia, a whole wiki as small as enwik8: its tables of January 2016, without categories.
-DATASETS["miwiki"] = Dataset("miwiki", "wikipedia-sql", ("wikipedia.categories=false",), "miwiki")
+# Whole wikis, their tables of January 2016, without categories: Māori, as small as enwik8, Zulu and Venda.
+WIKIS = ("miwiki", "zuwiki", "vewiki")
+DATASETS |= {name: Dataset(name, "wikipedia-sql", ("wikipedia.categories=false",), name) for name in WIKIS}
 
 
 def tuning(name: str) -> Dataset:
     """The corpus on which a data set's hyper-parameters are chosen: a part of its training split."""
     dataset = DATASETS[name]
-    fraction = f"split.tuning_fraction={TUNING_FRACTION}"
-    return Dataset(f"{name}-tuning", dataset.corpus, (*dataset.settings, fraction))
+    settings = (*dataset.settings, f"split.tuning_fraction={TUNING_FRACTION}")
+    return replace(dataset, name=f"{name}-tuning", settings=settings)
 
 
-DATASETS |= {f"{name}-tuning": tuning(name) for name in ("movielens-100k", "movielens-1m", "enwik8")}
+DATASETS |= {f"{name}-tuning": tuning(name) for name in ("movielens-100k", "movielens-1m", "enwik8", *WIKIS)}
 
 
 def prepare(dataset: Dataset) -> None:

@@ -6,9 +6,10 @@
 
 A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
 them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``free-vectors``
-is this project's objective, solved (`experiments.studies.conjugate_gradients`), from which towers take λ, γ,
-μ and ν. The chosen points are in ranking.yaml. Every try is a line in results/ranking/search, every final run
-one in results/ranking/runs-DATASET.csv.
+is this project's objective, solved (`experiments.studies.conjugate_gradients`). ``towers`` have features;
+``fit`` is `gramrun.fit` on the pairs alone with its defaults, which no search chose for one corpus. The
+chosen points are in ranking.yaml. Every try is a line in results/ranking/search, every final run one in
+results/ranking/runs-DATASET.csv.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
+from scipy.sparse import csr_array
 from scipy.stats import qmc
 
+import gramrun
 from experiments.report.sections import interval
 from experiments.reproduce.corpora import DATASETS, prepare
 from experiments.studies import conjugate_gradients
@@ -68,11 +71,10 @@ RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
         "train.gravity": (LOG, 5, 300),
         "train.gamma_left": (LINEAR, -0.3, 1),
         "train.l2": (LOG, 0.01, 0.3),
-        "train.learning_rate": (LOG, 0.001, 0.01),
-        "train.epochs": (LOG, 3, 30),
+        "train.learning_rate": (LOG, 0.02, 0.3),
     },
 }
-TOWERS = {"train.start": "svd", "train.optimizer": "sparse-adam", "train.decay_from": 0.3}
+TOWERS = {"train.optimizer": "adagrad", "train.decay_from": 0.3, "train.epochs": 20}
 WHOLE = ("sweeps", "train.epochs")
 
 
@@ -107,7 +109,7 @@ def score(
     """Fit a method and rank the validation pairs.
 
     Args:
-        method: of `RANGES`, or ``popularity``; the keys of ``towers`` are those of the configuration.
+        method: of `RANGES`, ``fit`` or ``popularity``; the keys of ``towers`` are those of the configuration.
         corpus: the corpus.
         point: the values of the method's keys.
         width: k.
@@ -135,6 +137,13 @@ def _fit(
     if method == "free-vectors":
         u, v = conjugate_gradients.fit(corpus, Setting(**point), embedding_dim=width, seed=seed)
         return torch.from_numpy(u), torch.from_numpy(v)
+    if method == "fit":
+        pairs = csr_array(
+            (np.ones(len(corpus.train)), (corpus.train.left, corpus.train.right)),
+            shape=(corpus.left.items, corpus.right.items),
+        )
+        model = gramrun.fit(pairs, embedding_dim=width, seed=seed, progress=False, **point)
+        return torch.from_numpy(model.left_embeddings), torch.from_numpy(model.right_embeddings)
     common = {"data.path": corpus.path}
     if method == "towers":
         values = {**common, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
