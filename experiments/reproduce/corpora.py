@@ -42,6 +42,16 @@ DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph
 # Whole wikis, their tables of January 2016, without categories: Māori, as small as enwik8, Zulu and Venda.
 WIKIS = ("miwiki", "zuwiki", "vewiki")
 DATASETS |= {name: Dataset(name, "wikipedia-sql", ("wikipedia.categories=false",), name) for name in WIKIS}
+# Other splits of enwik8's links into training and validation pairs.
+DATASETS |= {
+    f"enwik8-split{seed}": Dataset(f"enwik8-split{seed}", "enwik8", (f"split.seed={seed}",))
+    for seed in (1, 2)
+}
+
+
+def configs(dataset: str) -> Path:
+    """The folder of a data set's configs; those of another split are the corpus's."""
+    return Path("configs") / dataset.partition("-split")[0]
 
 
 def tuning(name: str) -> Dataset:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from experiments.report.claim import Claim
-from experiments.reproduce.corpora import DATASETS
+from experiments.reproduce.corpora import DATASETS, configs
 from experiments.reproduce.jobs import Task
 from gramrun.base.errors import InputError
 
@@ -69,7 +69,7 @@ def run_task(command: str, dataset: str, config: str, *settings: str, seed: int)
     section = "baseline" if command == "baseline" else "train"
     return Task(
         command,
-        Path("configs") / dataset / f"{config}.yaml",
+        configs(dataset) / f"{config}.yaml",
         (f"data.path={Path('data') / dataset}", *settings, f"{section}.seed={seed}"),
         RUNS / dataset / f"{name}-seed{seed}",
     )

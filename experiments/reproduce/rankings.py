@@ -23,6 +23,7 @@ from tqdm import tqdm
 from experiments.report import keys
 from experiments.report.keys import EXACT, SAMPLING, Ranking
 from experiments.report.sections import Seeds, Table, interval, spread, with_interval
+from experiments.reproduce.corpora import configs
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan, run_task, settings
 from gramrun import runs
@@ -78,7 +79,7 @@ def paper_methods(alphas: Sequence[float], exact: bool = True) -> tuple[Method, 
 
 def own_optimum(dataset: str, config: str = "paper-sampling") -> Method:
     """Exact ALS of the objective of a config: what trained towers can be measured by."""
-    run = load_config(RunConfig, Path("configs") / dataset / f"{config}.yaml")
+    run = load_config(RunConfig, configs(dataset) / f"{config}.yaml")
     train = run.train
     values = {
         "embedding_dim": run.model.embedding_dim,
@@ -93,7 +94,7 @@ def own_optimum(dataset: str, config: str = "paper-sampling") -> Method:
 
 def optimum_tasks(plan: Plan, dataset: str) -> list[Task]:
     """Exact ALS of the paper's objective, one a seed; none where it has no config (too large a corpus)."""
-    if not (Path("configs") / dataset / "exact-als.yaml").exists():
+    if not (configs(dataset) / "exact-als.yaml").exists():
         return []
     return runs_of(plan, dataset, own_optimum(dataset))
 
@@ -119,7 +120,7 @@ def present(dataset: str, methods: Sequence[Method]) -> list[Method]:
     found = []
     missing = missing_packages(methods)
     for method in methods:
-        file = Path("configs") / dataset / f"{method.config}.yaml"
+        file = configs(dataset) / f"{method.config}.yaml"
         if file.exists() and PACKAGES.get(method.config) not in missing:
             label = method.label or load_config(RunConfig, file, method.settings).estimator.label
             found.append(replace(method, label=label))
