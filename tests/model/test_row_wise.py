@@ -67,7 +67,7 @@ CASES_OF = {
         2: ["sampling", "sogram", "SAG, pairs", "SAGA, items", "control variate", "exact", "no gravity"],
         4: ["SAGA, items"],
     },
-    "all": dict.fromkeys((1, 2, 4), list(CASES)),
+    "all": {processes: list(CASES) for processes in (1, 2, 4)},
 }
 
 
