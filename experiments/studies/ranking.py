@@ -146,7 +146,9 @@ def _fit(
         return torch.from_numpy(model.left_embeddings), torch.from_numpy(model.right_embeddings)
     common = {"data.path": corpus.path}
     if method == "towers":
-        values = {**common, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
+        batch = min(1024, len(corpus.train))
+        sizes = {"train.batch_size": batch, "estimator.gramian_batch_size": batch}
+        values = {**common, **sizes, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
         base = Path("configs/movielens-1m/sogram.yaml")
         trainer = Trainer(load_config(RunConfig, base, _overrides(values)), corpus)
         for _ in trainer.steps():
