@@ -6,10 +6,10 @@
 
 A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
 them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``free-vectors``
-is this project's objective, solved (`experiments.studies.conjugate_gradients`). ``towers`` have features;
-``fit`` is `gramrun.fit` on the pairs alone with its defaults, which no search chose for one corpus. The
-chosen points are in ranking.yaml. Every try is a line in results/ranking/search, every final run one in
-results/ranking/runs-DATASET.csv.
+is this project's objective, solved (`experiments.studies.conjugate_gradients`). ``towers`` have features, and
+on wikis one table of pages for both sides; ``fit`` is `gramrun.fit` on the pairs alone. The chosen points are
+in ranking.yaml, beside fit's defaults, which no search chose for one corpus. Every try is a line in
+results/ranking/search, every final run one in results/ranking/runs-DATASET.csv.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ LOG, LINEAR = "log", "linear"
 Point = dict[str, float]
 OBJECTIVE = ("gravity", "gamma_left", "gamma_right", "l2", "l2_exponent")
 
+TRAINED = {
+    "train.gravity": (LOG, 5, 300),
+    "train.gamma_left": (LINEAR, -0.3, 1),
+    "train.l2": (LOG, 0.01, 0.3),
+    "train.learning_rate": (LOG, 0.02, 0.3),
+}
 # Of each key: its scale and the ends of its range. A γ that is drawn below 0 counts as 0.
 RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
     "implicit-als": {
@@ -67,12 +73,8 @@ RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
         "l2_exponent": (LINEAR, 0, 1),
     },
     "ease": {"l2": (LOG, 3, 3000)},
-    "towers": {
-        "train.gravity": (LOG, 5, 300),
-        "train.gamma_left": (LINEAR, -0.3, 1),
-        "train.l2": (LOG, 0.01, 0.3),
-        "train.learning_rate": (LOG, 0.02, 0.3),
-    },
+    "towers": TRAINED,
+    "fit": TRAINED,
 }
 TOWERS = {"train.optimizer": "adagrad", "train.decay_from": 0.3, "train.epochs": 20}
 WHOLE = ("sweeps", "train.epochs")
@@ -109,7 +111,7 @@ def score(
     """Fit a method and rank the validation pairs.
 
     Args:
-        method: of `RANGES`, ``fit`` or ``popularity``; the keys of ``towers`` are those of the configuration.
+        method: of `RANGES`, or ``popularity``; ``towers`` and ``fit`` have the configuration's keys.
         corpus: the corpus.
         point: the values of the method's keys.
         width: k.
