@@ -231,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
         for name, part in parts(arguments, Path(folder), lambda: ends - time.monotonic()):
             started = time.monotonic()
             try:
-                done[name] = part() if started < ends else {"failed": "the time was over"}
+                done[name] = part() if started < ends else {"absent": "the time was over"}
             except Exception as error:  # the other parts are still worth their time
                 done[name] = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
             done[name]["seconds"] = time.monotonic() - started
