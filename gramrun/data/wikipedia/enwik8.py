@@ -138,7 +138,7 @@ def _repacked(data: bytes, downloads: Path, sha256: str) -> Enwik8:
             if _difference(kept, sha256) is None:
                 return Enwik8(kept, True, _VERIFIED)
     with new_file(kept) as temporary:
-        temporary.write_bytes(igzip.compress(data))
+        temporary.write_bytes(igzip.compress(data, mtime=0))  # equal bytes each time, as inputs are hashed
     return Enwik8(kept, True, _VERIFIED)
 
 
