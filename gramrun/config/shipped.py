@@ -62,7 +62,8 @@ def config_for(corpus: str) -> str:
         corpus: its name in `gramrun prepare`.
     """
     alike = _ALIKE.get(corpus.partition("-")[0], "movielens-100k")
-    return next(name for name in (f"{corpus}/sogram", f"{alike}/sogram") if name in shipped_configs())
+    names = [f"{folder}/{config}" for folder in (corpus, alike) for config in ("recommended", "sogram")]
+    return next(name for name in names if name in shipped_configs())
 
 
 def _datasets(names: Mapping[str, Path]) -> list[str]:

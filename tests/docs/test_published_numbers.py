@@ -251,22 +251,54 @@ def test_the_tuned_estimators_on_movielens():
             )
 
 
-@pytest.mark.parametrize(("corpus", "title"), [("movielens-100k", "MovieLens 100K"), ("enwik8", "enwik8")])
-def test_what_ranks_best_on_the_smaller_corpora(corpus, title):
-    frame = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
-    als = ["implicit ALS", "implicit ALS, shipped"]
-    for width, own in frame.groupby("width"):
+CORPORA_RANKED = {
+    "movielens-100k": "MovieLens 100K",
+    "movielens-1m": "MovieLens 1M",
+    **{name: name for name in ("enwik8", "miwiki", "zuwiki", "vewiki")},
+}
+
+
+@pytest.mark.parametrize(("corpus", "title"), CORPORA_RANKED.items())
+def test_what_ranks_best(corpus, title):
+    runs = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
+    table = ALL_FINDINGS.split("## What ranks best")[1].split("\n## ")[0]
+    shown = {int(row[1]): row for row in map(cells, table.splitlines()) if row[0] == title}
+    assert shown
+    for width, row in shown.items():
+        own = runs[runs["width"] == width]
         maps = {label: rows.set_index("seed")["map@10"] for label, rows in own.groupby("method")}
-        best = max(als, key=lambda label: maps[label].mean())
-        expected = [spread(maps[label]) for label in als]
-        for label in ("free vectors", "towers"):
+        best = max((x for x in maps if x.startswith("implicit ALS")), key=lambda label: maps[label].mean())
+        ease = runs.loc[runs["method"] == "EASE", "map@10"].item()
+        expected = [spread(maps[best]), number(ease, 4)]
+        for label in ("free vectors", "towers", "towers of ids", "gramrun.fit"):
             if label not in maps:
                 expected.append("")
                 continue
             ends = interval(tuple(maps[label] - maps[best]))
-            low, high = (f"{x:+.4f}".replace("0.", ".").replace("-", "−") for x in ends)
-            expected.append(f"{spread(maps[label])} [{low}, {high}]")
-        assert line(ALL_FINDINGS, f"| {title} | {width} |")[2:] == expected
+            low, high = (f"{x:+.4f}".replace("0.", ".", 1).replace("-", "−") for x in ends)
+            expected.append(f"{number(maps[label].mean(), 4)} [{low}, {high}]")
+        assert row[2:] == expected
+    if corpus == "movielens-1m":
+        start = runs[runs["method"] == "towers from a decomposition"].groupby("width")["map@10"].mean()
+        assert "reach {}, {} and {} at k = 35, 64 and 128".format(*(number(x, 4) for x in start)) in table
+
+
+def test_readme_compares_with_other_methods():
+    """At k = 64; of a method with several settings the best."""
+    rows = {
+        "`gramrun.fit`, untuned": "gramrun.fit",
+        "towers, tuned": "towers",
+        "implicit ALS, tuned": "implicit ALS",
+        "EASE (full rank), tuned": "EASE",
+    }
+    corpora = ("movielens-1m", "movielens-100k", "enwik8", "miwiki")
+    for start, label in rows.items():
+        shown = line(README, f"| {start} |")[1:]
+        for corpus, cell in zip(corpora, shown, strict=True):
+            runs = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
+            means = runs[runs["width"] == 64].groupby("method")["map@10"].mean()
+            best = max(value for name, value in means.items() if name.startswith(label))
+            assert cell == number(best, 3), (start, corpus)
 
 
 def test_the_run_at_the_size_of_simple_english_wikipedia():
