@@ -5,7 +5,8 @@ those of one seed the same start and gradient batches. The exact Gramian's lift 
 the most that any estimator can gain there. Sampling draws B for each side, once for both sides (shared), or
 takes the gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
-Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`).
+Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
+``part`` (what the tables of one of several plans of a corpus are called).
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def section(plan: Plan) -> Section:
             f"{dataset}: validation MAP@10 of sampling, and each estimator's lift over it, {seeds}. "
             f"Popularity {frame['popularity'].iloc[0]:.4f}; " + _gate(optimum, required)
         )
-        tables.append(Table(dataset, caption, pd.DataFrame(rows)))
+        name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
+        tables.append(Table(name, caption, pd.DataFrame(rows)))
         values |= rankings.measured(dataset, frame.drop(columns="curve"))
     return Section(
         plan.item,
