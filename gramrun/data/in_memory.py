@@ -138,6 +138,10 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
         matrix.eliminate_zeros()
         shape = matrix.shape
         columns, values = [np.asarray(x, dtype=np.int64) for x in matrix.coords], matrix.data
+        if not with_values and (values < 0).any():
+            raise InputError(
+                "pairs: has negative values, but each is a pair; drop them, or set target='value'"
+            )
     elif isinstance(pairs, pd.DataFrame):
         missing = [name for name in SIDES if name not in pairs.columns]
         if missing:

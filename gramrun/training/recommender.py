@@ -51,6 +51,8 @@ DEFAULTS: dict[str, Any] = {  # chosen on tuning splits of four corpora at once 
     "train.learning_rate": 0.1,
     "train.decay_from": 0.3,
 }
+RATES = {"adam": 0.01, "sparse-adam": 0.01, "sgd": 10.0}  # η of other optimizers
+DENSE = {"adagrad": 0.01}  # η of dense layers, as a part of that of the tables: else they collapse
 ESTIMATOR_DEFAULTS: dict[str, dict[str, Any]] = {"sogram": {"estimator.alpha": 0.1, "estimator.debias": True}}
 LARGEST_BATCH = 1024
 _SCORES_AT_ONCE = 1 << 25  # of left items with all right ones; 128 MB
@@ -126,7 +128,7 @@ def fit(
             own["evaluation.splits"] = ["train"]
         if "train.steps" in asked:
             own.pop("train.epochs")
-        values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(str(estimator), {}), **own, **asked}
+        values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(str(estimator), {}), **_suited(asked), **own, **asked}
         config = _configuration({**values, "data.path": IN_MEMORY})
         if config.train.tables != "replicated":
             raise InputError("fit trains in one process; leave train.tables at replicated")
@@ -137,6 +139,21 @@ def fit(
         for record in steps:
             loss = record.loss
     return Recommender(config, corpus, trainer.model, given.left_ids, given.right_ids, trainer, loss)
+
+
+def _suited(asked: dict[str, Any]) -> dict[str, Any]:
+    """The defaults that follow from the optimizer, the objective and the towers that are asked for."""
+    found: dict[str, Any] = {}
+    optimizer = str(asked.get("train.optimizer", "adagrad"))
+    if optimizer in RATES:
+        found["train.learning_rate"] = RATES[optimizer]
+    if asked.get("model.hidden"):
+        rate = asked.get("train.learning_rate", RATES.get(optimizer, DEFAULTS["train.learning_rate"]))
+        if isinstance(rate, int | float):  # else the configuration refuses it
+            found["train.dense_learning_rate"] = rate * DENSE.get(optimizer, 0.1)
+    if asked.get("train.objective") == "taylor-softmax":
+        found["train.gravity"] = 1  # a larger one has its optimum at zero embeddings
+    return found
 
 
 def load(path: str | Path) -> Recommender:
@@ -278,7 +295,10 @@ class Recommender:
             others = [feature for feature in side.features if feature.vocabulary != side.item]
             if not others:
                 raise InputError(f"the model has no {name} features; give fit {name}_features")
-            if not hasattr(features, "shape") or not features.shape[0]:
+            if not hasattr(features, "shape"):
+                kind = type(features).__name__
+                raise InputError(f"{name}_features: must be a DataFrame or a sparse matrix, not a {kind}")
+            if not features.shape[0]:
                 raise InputError(f"{name}_features: holds no item")
             items = features.shape[0]
             known = {f.name: pd.Index(self._corpus.vocabularies[f.vocabulary]["key"]) for f in others}

@@ -54,7 +54,10 @@ def runs():
             )  # fmt: skip
             batch = None if name == "exact" else own["gramian_batch_size"]
             value = json.loads(evaluation)["validation"]["map@10"]
-            found[match[1], config["train"]["optimizer"], name, batch][int(match[3])] = value
+            optimizer = config["train"]["optimizer"]
+            if match[1] == "enwik8" and config["train"]["learning_rate"] == 0.002:
+                optimizer += " slower"
+            found[match[1], optimizer, name, batch][int(match[3])] = value
     return {key: [values[seed] for seed in sorted(values)] for key, values in found.items()}
 
 
@@ -101,8 +104,8 @@ def line(page: str, start: str) -> list[str]:
     ],
 )
 def test_the_final_map_on_enwik8(maps, start, name):
-    own = maps["sparse-adam", name, None if name == "exact" else 1024][:3]
-    sampling = maps["sparse-adam", "sampling", 1024][:3]
+    own = maps["sparse-adam", name, None if name == "exact" else 1024]
+    sampling = maps["sparse-adam", "sampling", 1024]
     shown = line(FINDINGS, f"| {start} |")
     assert shown[1] == spread(own)
     digits = 0 if name == "SOGram .01" else 1
@@ -110,27 +113,25 @@ def test_the_final_map_on_enwik8(maps, start, name):
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("optimizer", ["sparse-adam", "adagrad"])
+@pytest.mark.parametrize("optimizer", ["sparse-adam", "sparse-adam slower", "adagrad"])
 def test_the_factorial_experiment(maps, optimizer, batch):
-    label = {"sparse-adam": "sparse Adam", "adagrad": "Adagrad"}[optimizer]
-    shown = line(FINDINGS, f"| {label} | {batch:,} |")
+    labels = {"sparse-adam": "sparse Adam", "sparse-adam slower": "… at η/5", "adagrad": "Adagrad"}
+    shown = line(FINDINGS, f"| {labels[optimizer]} | {batch:,} |")
     sampling = maps[optimizer, "sampling", batch]
-    names = ["SOGram .1", "SOGram .01", "SOGram .001", "SAGram per item", "exact"]
+    names = ["SOGram .5", "SOGram .1", "SOGram .01", "SOGram .001", "SAGram per item", "exact"]
     runs = [maps.get((optimizer, name, None if name == "exact" else batch), []) for name in names]
     expected = [
-        lift(own, sampling, 1 if abs(np.mean(own) / np.mean(sampling) - 1) < 0.12 else 0)
-        if len(own) == len(sampling)
-        else "–"
+        lift(own, sampling[: len(own)], 1 if abs(np.mean(own) / np.mean(sampling) - 1) < 0.2 else 0)
+        if own
+        else ""
         for own in runs
     ]
     assert shown[2:] == [spread(sampling), *expected]
 
 
 def test_readme_rounds_the_same_numbers(maps):
-    sampling = maps["sparse-adam", "sampling", 1024][:3]
-    lifts = [
-        lift(maps["sparse-adam", *key][:3], sampling, 0) for key in (("SOGram .1", 1024), ("exact", None))
-    ]
+    sampling = maps["sparse-adam", "sampling", 1024]
+    lifts = [lift(maps["sparse-adam", *key], sampling, 0) for key in (("SOGram .1", 1024), ("exact", None))]
     sogram, exact = (text.replace("[+0", "[0").replace("+", "") for text in lifts)
     assert f"{sogram} (α = .1); exact Gramians gain {exact}" in README
     speed = pd.read_csv(pages.ROOT / "results/reference/map_curves/speed-ups.csv").set_index("method")
@@ -268,7 +269,7 @@ def test_what_ranks_best(corpus, title):
         own = runs[runs["width"] == width]
         maps = {label: rows.set_index("seed")["map@10"] for label, rows in own.groupby("method")}
         best = max((x for x in maps if x.startswith("implicit ALS")), key=lambda label: maps[label].mean())
-        ease = runs.loc[runs["method"] == "EASE", "map@10"].item()
+        ease = runs.loc[runs["method"].str.startswith("EASE"), "map@10"].max()
         expected = [spread(maps[best]), number(ease, 4)]
         for label in ("free vectors", "towers", "towers of ids", "gramrun.fit"):
             if label not in maps:
@@ -286,7 +287,7 @@ def test_what_ranks_best(corpus, title):
 def test_readme_compares_with_other_methods():
     """At k = 64; of a method with several settings the best."""
     rows = {
-        "`gramrun.fit`, untuned": "gramrun.fit",
+        "`gramrun.fit`, one setting for all": "gramrun.fit",
         "towers, tuned": "towers",
         "implicit ALS, tuned": "implicit ALS",
         "EASE (full rank), tuned": "EASE",
@@ -326,7 +327,7 @@ def test_the_run_at_the_size_of_simple_english_wikipedia():
 
 def test_table_2_beside_the_paper_s(runs):
     rows = {
-        "enwik8, 3 seeds": ("enwik8", "sparse-adam", "exact", 3),
+        "enwik8, 5 seeds": ("enwik8", "sparse-adam", "exact", 5),
         "miwiki, 3 seeds": ("miwiki", "sparse-adam", "exact", 3),
         "simple-scale, 1 seed": ("simple-scale", "sparse-adam", "SAGram per item", 1),
         "fr-scale, 1 seed, .24 epochs": ("fr-scale", "adagrad", "SAGram per item", 1),

@@ -61,6 +61,21 @@ def test_it_trains_as_the_command_line_does(tmp_path, features):
     assert (again == model.right_embeddings).all()
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"hidden": [4]}, {"dense_learning_rate": 0.001}),
+        ({"hidden": [4], "learning_rate": 0.05}, {"dense_learning_rate": 0.0005}),
+        ({"hidden": [4], "optimizer": "adam"}, {"learning_rate": 0.01, "dense_learning_rate": 0.001}),
+        ({"objective": "taylor-softmax"}, {"gravity": 1}),
+        ({"objective": "taylor-softmax", "gravity": 3}, {"gravity": 3}),
+    ],
+)
+def test_defaults_suit_what_is_asked_for(asked, expected):
+    train = gramrun.fit(MATRIX, **{**SMALL, "epochs": 1}, **asked).config.train
+    assert {name: getattr(train, name) for name in expected} == pytest.approx(expected)
+
+
 def test_forms_of_the_same_pairs_train_to_the_same_bits():
     coo = MATRIX.tocoo()
     frame = pd.DataFrame({"left": coo.row, "right": coo.col}).sample(frac=1, random_state=1)
@@ -227,6 +242,11 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: m.embed_left(GENRES), "the model has no left features; give fit left_features"),
         (lambda m: m.embed_right(GENRES[["year"]]), "must have what the model was trained with: genre, year"),
         (lambda m: m.embed_right(GENRES[:0]), "right_features: holds no item"),
+        (
+            lambda m: m.embed_right(None),
+            "right_features: must be a DataFrame or a sparse matrix, not a NoneType",
+        ),
+        (lambda m: gramrun.fit(-MATRIX), "pairs: has negative values, but each is a pair"),
         (lambda m: gramrun.load("nowhere"), "nowhere: not a run directory"),
     ],
 )
