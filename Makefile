@@ -14,7 +14,7 @@ help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
 	@echo "make report      the published measurements as a report in results/, without training"
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
-	@echo "make test        lint, smoke and the fast suite (about 12 minutes on 2 cores)"
+	@echo "make test        lint, smoke and the fast suite (about 8 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
 	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under a minute)"
