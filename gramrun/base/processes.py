@@ -218,13 +218,11 @@ def joined() -> Iterator[Processes]:
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
         exchange = PrefixStore("exchange", store)
         dist.init_process_group(backend, store=exchange, rank=rank, world_size=count, timeout=_TIMEOUT)
-        processes = Processes(rank, count)
-        processes.wait()  # for all connections: to a process still connecting, one that ends has crashed
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise RunError(f"the processes of this run cannot find one another: {reason}") from error
     try:
-        yield processes
+        yield Processes(rank, count)
     except BaseException as error:
         _ignore_signals()
         code = getattr(error, "exit_code", None)  # a `GramrunError` or an `Interrupted`
