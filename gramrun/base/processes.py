@@ -165,10 +165,12 @@ SINGLE_PROCESS = Processes()
 
 @contextlib.contextmanager
 def exchange_errors() -> Iterator[None]:
-    """Turn a failed exchange into a `RunError`: another process is gone."""
+    """Turn a failed exchange into a `RunError`: another process is gone. Other errors pass."""
     try:
         yield
     except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
         raise RunError(
             "lost the other processes of this run, one of which has ended or stands still"
         ) from error
@@ -218,11 +220,13 @@ def joined() -> Iterator[Processes]:
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
         exchange = PrefixStore("exchange", store)
         dist.init_process_group(backend, store=exchange, rank=rank, world_size=count, timeout=_TIMEOUT)
+        processes = Processes(rank, count)
+        processes.wait()  # for all connections: to a process still connecting, one that ends has crashed
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise RunError(f"the processes of this run cannot find one another: {reason}") from error
     try:
-        yield Processes(rank, count)
+        yield processes
     except BaseException as error:
         _ignore_signals()
         code = getattr(error, "exit_code", None)  # a `GramrunError` or an `Interrupted`

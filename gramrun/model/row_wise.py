@@ -15,7 +15,8 @@ layers and the estimators are replicas, as without split tables (`gramrun.base.p
 With an L2 penalty (`gramrun.model.l2`) the bags of B' hold one row each and are summed after the exchange, so
 that the gradient of each occurrence of a row can have its d_r E_r. This exchanges values instead of bags.
 
-TorchRec takes tables whose width is a multiple of 4: they are padded with columns that stay 0.
+TorchRec takes tables whose width is a multiple of 4, and of which every process holds a row: they are padded
+with columns and rows that stay 0.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class RowWiseTables:
             for table in sizes
         }
         self._keys = [key for table in sizes for key in readers[table]]
-        self._collection = _collection(sizes, readers, width, mean, optimizer, processes.count)
+        padded = {table: padded_rows(rows, processes.count) for table, rows in sizes.items()}
+        self._collection = _collection(padded, readers, width, mean, optimizer, processes.count)
         self.shards = self._shards(sizes, optimizer.name)
         for shard in self.shards.values():
             if shard.accumulated is not None:
@@ -127,12 +129,13 @@ class RowWiseTables:
             key = f"embedding_bags.{table}.weight"
             (here,) = weights[key].local_shards()
             here.tensor.zero_()
+            first = here.metadata.shard_offsets[0]
+            own = slice(max(rows - first, 0)), slice(self._width)
             accumulated = None
             if optimizer == "adagrad":
                 (state,) = states[key][f"{table}.momentum1"].local_shards()
-                accumulated = state.tensor[:, : self._width]
-            first = here.metadata.shard_offsets[0]
-            shards[table] = Shard(rows, first, here.tensor.detach()[:, : self._width], accumulated)
+                accumulated = state.tensor[own]
+            shards[table] = Shard(rows, first, here.tensor.detach()[own], accumulated)
         return shards
 
     @torch.no_grad()
@@ -205,6 +208,11 @@ class RowWiseTables:
 def padded_width(width: int) -> int:
     """The width that a table of `width` columns takes in memory."""
     return -(-width // _MULTIPLE) * _MULTIPLE
+
+
+def padded_rows(rows: int, count: int) -> int:
+    """N⌈V/N⌉, the rows that TorchRec is given: fbgemm reads past the end of its sizes where it has none."""
+    return count * -(-rows // count)
 
 
 def as_dtensors(parts: Mapping[str, tuple[int, Tensor]], processes: Processes) -> dict[str, Tensor]:
