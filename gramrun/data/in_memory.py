@@ -150,8 +150,11 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
             raise InputError("pairs: two columns have the same name")
         columns = [pairs[name] for name in SIDES]
         values = pairs["value"].to_numpy() if with_values and "value" in pairs.columns else None
-    elif isinstance(pairs, tuple | list) and len(pairs) == 2:
-        columns = [pd.Series(part) for part in pairs]
+    elif isinstance(pairs, tuple | list) and len(pairs) == 2 and not isinstance(pairs[0], tuple):
+        try:
+            columns = [pd.Series(part) for part in pairs]
+        except ValueError:
+            raise InputError("pairs: two arrays must have one dimension each") from None
         if len(columns[0]) != len(columns[1]):
             raise InputError(f"pairs: {len(columns[0]):,} left items beside {len(columns[1]):,} right ones")
     else:

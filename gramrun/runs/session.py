@@ -68,7 +68,7 @@ def check_free(path: Path, *, force: bool) -> None:
     if not force:
         raise InputError(f"{path}: exists already; continue it with --resume or replace it with --force")
     if not (path / MANIFEST).is_file() or not (path / CONFIG).is_file():
-        raise InputError(f"{path}: is not a run directory, so --force will not replace it")
+        raise InputError(f"{path}: is no run directory, so it is not replaced; choose another path")
 
 
 def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: bool = False) -> Run:

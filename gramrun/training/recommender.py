@@ -112,6 +112,8 @@ def fit(
                 f"validation_fraction: must be from 0 to below 1, not {validation_fraction!r:.60}"
             )
         asked = {_key(name): value for name, value in settings.items()}
+        if "data.path" in asked:
+            raise InputError("data.path: fit trains on the pairs that it is given")
         valued = asked.get("train.target") == "value"
         given = read_pairs(pairs, left_features, right_features, with_values=valued)
         corpus = split_corpus(given.corpus, validation_fraction, seed)

@@ -47,7 +47,7 @@ def test_existing_directories_are_never_overwritten(tmp_path, make_config, corpu
     other = tmp_path / "photos"
     other.mkdir()
     (other / "a.jpg").write_text("x")
-    with pytest.raises(InputError, match="is not a run directory, so --force will not replace it"):
+    with pytest.raises(InputError, match="is no run directory, so it is not replaced"):
         start(other, config, corpus, force=True)
     (tmp_path / "empty").mkdir()
     start(tmp_path / "empty", config, corpus)
