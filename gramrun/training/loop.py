@@ -29,6 +29,8 @@ from gramrun.training.memory import STATE_FLOATS, check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
 from gramrun.training.trainer import Trainer
 
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every restart a store of its own
+
 
 def resolve(
     config: Path | None, output: Path | None, settings: list[str], *, resume: bool, force: bool
@@ -58,7 +60,8 @@ def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
         resume: whether --resume was given.
 
     Raises:
-        InputError: under ``--max-restarts`` without --resume, as a restart would find the run there.
+        InputError: under ``--max-restarts`` without --resume, as a restart would find the run there; or of
+            several launchers with one store for all restarts.
     """
     if not environment_number("TORCHELASTIC_MAX_RESTARTS", 0):
         return resume
@@ -66,6 +69,11 @@ def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
         raise InputError(
             "torchrun --max-restarts repeats this command: give --resume, which begins a run where there is "
             "none and goes on from its last checkpoint where there is one"
+        )
+    if environment_number("GROUP_WORLD_SIZE", 1) > 1 and not environment_number(OWN_STORE, 0):
+        raise InputError(
+            f"torchrun --max-restarts on several machines needs {OWN_STORE}=1 in the environment of every "
+            "torchrun: a restart would find the addresses of processes that are gone"
         )
     return processes.from_first((path / directory.MANIFEST).exists)
 

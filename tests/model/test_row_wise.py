@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,14 +18,17 @@ from helpers import FORMS, ROOT, pages_corpus, pids_by_rank
 from split_tables import result
 
 from gramrun.base.errors import ConfigError
+from gramrun.base.processes import Processes
 from gramrun.config.loading import dump_config
 from gramrun.data import shards
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.trained import evaluate_run, load_model
+from gramrun.model.row_wise import padded_rows
 from gramrun.model.towers import TowerShape, initial_rows
 from gramrun.runs import corpus_of, open_run
 from gramrun.training.checks import check_run
 from gramrun.training.gram_error import check_config
+from gramrun.training.loop import OWN_STORE
 from gramrun.training.trainer import Trainer
 
 needs_torchrec = pytest.mark.skipif(
@@ -60,15 +64,14 @@ def _cases():
 
 
 CASES = _cases()
-# By the number of processes; two have every estimator, optimizer and kind of tower in `make test` too.
+# In `make test` one method of each estimator, with every optimizer and every kind of tower among them.
 CASES_OF = {
-    "each estimator": {
-        1: ["SAGA, items"],
-        2: ["sampling", "sogram", "SAG, pairs", "SAGA, items", "control variate", "exact", "no gravity"],
-        4: ["SAGA, items"],
-    },
-    "all": {processes: list(CASES) for processes in (1, 2, 4)},
-}
+    "each estimator": [
+        "sampling", "sogram", "SAG, pairs", "SAGA, items", "control variate", "exact", "no gravity",
+    ],
+    "all": list(CASES),
+}  # fmt: skip
+NUMBERS = (1, 2, 4)  # of processes
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +92,18 @@ def configured(make_config, pages_path):
 @needs_torchrec
 @pytest.mark.parametrize("chosen", ["each estimator", pytest.param("all", marks=pytest.mark.slow)])
 def test_processes_with_split_tables_equal_one_with_whole_tables(configured, pages_path, tmp_path, chosen):
-    for processes, cases in CASES_OF[chosen].items():
+    for processes in NUMBERS:
         (tmp_path / str(processes)).mkdir()
-        for case in cases:
+        for case in CASES_OF[chosen]:
             config = dump_config(configured(case, "train.tables=row-wise"))
             (tmp_path / str(processes) / f"{case}.yaml").write_text(config)
     command = [sys.executable, str(ROOT / "tests" / "split_tables.py"), str(tmp_path)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
-    for case in CASES_OF[chosen][2]:
+    for case in CASES_OF[chosen]:
         whole = result(Trainer(configured(case), open_corpus(pages_path)))
         assert (whole["tables"]["table:page"] - whole["start"]["table:page"]).abs().max() > 0.005, case
-        for processes in (n for n, cases in CASES_OF[chosen].items() if case in cases):
+        for processes in NUMBERS:
             split = torch.load(tmp_path / str(processes) / f"{case}.pt")
             for name, table in whole["start"].items():
                 assert torch.equal(split["start"][name], table), case
@@ -125,6 +128,16 @@ def test_rows_drawn_in_parts_have_the_bits_of_one_draw(rows, width):
     ]
     assert torch.equal(torch.cat([part for _, part in parts]), whole)
     assert torch.equal(torch.rand(4, generator=one), torch.rand(4, generator=other))
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_padded_rows_leave_no_process_without_a_row(count):
+    for rows in range(1, 40):
+        padded = padded_rows(rows, count)
+        for rank in range(count):
+            block, own = Processes(rank, count).block(padded), Processes(rank, count).block(rows)
+            assert block.stop > block.start
+            assert len(range(*own.indices(rows))) == max(0, min(block.stop, rows) - block.start)
 
 
 def _run(folder, processes, *arguments, restarts=0):
@@ -224,6 +237,33 @@ def test_a_killed_process_loses_nothing(straight, kills):
     part = checkpoints / "step-000000080.tables" / "__1_0.distcp"
     part.write_bytes(part.read_bytes()[:-1])
     assert _tables(folder / "killed")[0] == 60
+
+
+@pytest.mark.slow
+@needs_torchrec
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
+def test_eight_processes_of_two_launchers(straight):
+    """As on two machines: a killed process restarts all, and one process evaluates what eight trained."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        meeting = f"localhost:{free.getsockname()[1]}"
+    launcher = ["--nnodes", "2", "--nproc-per-node", "4", "--max-restarts", "2", "--rdzv-backend", "c10d"]
+    launcher += ["--rdzv-endpoint", meeting, "--rdzv-id", "run", "--monitor-interval", "0.1"]
+    train = ["-m", "gramrun", "train", "--config", "config.yaml", "--output", "eight", "--resume"]
+    command = [sys.executable, "-m", "torch.distributed.run", *launcher, *train]
+    started = [subprocess.Popen(command, cwd=straight, env=ENVIRONMENT | {OWN_STORE: "1"}) for _ in range(2)]
+    while not (straight / "eight" / "checkpoints" / "step-000000020.pt").exists():
+        assert all(process.poll() is None for process in started)
+        time.sleep(0.01)
+    os.kill(next(iter(pids_by_rank(started[1]).values())), signal.SIGKILL)
+    assert [process.wait(timeout=600) for process in started] == [0, 0]
+    (step, eight), (_, whole) = _tables(straight / "eight"), _tables(straight / "straight")
+    assert step == 80
+    torch.testing.assert_close(eight, whole, rtol=1e-4, atol=2e-5)
+    run = open_run(straight / "eight")
+    records = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    evaluated = evaluate_run(run, corpus_of(run), "validation")
+    assert evaluated["map@10"] == pytest.approx(records[-1]["map@10"], abs=1e-6)
 
 
 def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):

@@ -19,7 +19,7 @@ from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
-from gramrun.training.loop import fit, goes_on
+from gramrun.training.loop import OWN_STORE, fit, goes_on
 from gramrun.training.progress import Schedule
 from gramrun.training.trainer import StepRecord, Trainer
 
@@ -177,3 +177,8 @@ def test_a_launcher_that_restarts_begins_a_run_with_resume(tmp_path, monkeypatch
     assert not goes_on(tmp_path / "run", SINGLE_PROCESS, resume=True)
     with pytest.raises(InputError, match="give --resume, which begins a run"):
         goes_on(tmp_path / "run", SINGLE_PROCESS, resume=False)
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    with pytest.raises(InputError, match=f"needs {OWN_STORE}=1"):
+        goes_on(tmp_path / "run", SINGLE_PROCESS, resume=True)
+    monkeypatch.setenv(OWN_STORE, "1")
+    assert not goes_on(tmp_path / "run", SINGLE_PROCESS, resume=True)
