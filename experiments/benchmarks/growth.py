@@ -57,7 +57,11 @@ sys.exit(done.returncode)
 
 def peak_of_training(config: Path, settings: Sequence[str], output: Path, processes: int = 1) -> int:
     """The peak memory of ``gramrun train`` in a process of its own, in bytes; of several the largest."""
-    command = [*_train(config, settings, processes), "--output", str(output), "--force"]
+    return peak_of([*_train(config, settings, processes), "--output", str(output), "--force"])
+
+
+def peak_of(command: Sequence[str]) -> int:
+    """The peak memory of a command, in bytes; of several processes the largest."""
     shown = subprocess.run(
         [sys.executable, "-c", _PEAK, *command], check=True, stdout=subprocess.PIPE, text=True
     )

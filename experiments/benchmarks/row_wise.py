@@ -6,8 +6,8 @@ The corpora have two sides of ids, so `rows` is the number of items of both, wit
 linear. A round starts 1, 2 and 4 processes in a random order, each of which times both forms of tables in a
 random order. Bytes are those of the machine's loopback interface by process, so nothing else may use it.
 ``--rounds 0`` measures memory alone and keeps the rounds of the last results/bench/row_wise.json.
-Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, and for `alone` of tables
-without a corpus.
+Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, of ``gramrun evaluate`` in one
+process of what they trained, and for `alone` of tables without a corpus.
 
 What larger machines take is computed, not measured: a process of N holds 8 · rows · width / N bytes of tables
 and Adagrad's sums, and half as much again while it writes a checkpoint of two equal tables. A step looks up
@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from experiments.benchmarks.growth import peak_of_training, predicted_peak, together
+from experiments.benchmarks.growth import peak_of, peak_of_training, predicted_peak, together
 from experiments.benchmarks.timing import RESULTS, apart
 from gramrun.base.files import write_json, write_text
 from gramrun.base.processes import Processes, joined
@@ -53,7 +53,7 @@ from gramrun.training.trainer import Trainer
 
 CONFIG = Path("configs/movielens-1m/sogram.yaml")
 TABLES = ("replicated", "row-wise")
-COUNTS = (1, 2, 4)
+COUNTS, EIGHT = (1, 2, 4), 8
 WIDTH, BATCH = 64, 8192
 SETTINGS = (
     f"train.batch_size={BATCH}", f"estimator.gramian_batch_size={BATCH}",
@@ -207,16 +207,19 @@ def report(
             )
     lines += [
         "",
-        "`gramrun train` with an evaluation and a checkpoint; the largest process:",
+        "`gramrun train` with an evaluation and a checkpoint, the largest process; and `gramrun evaluate` "
+        "of it, in one process, which holds the tables once:",
         "",
-        "| rows | width | tables | processes | predicted, GB | peak, GB | predicted / peak | start, s |",
-        "|---|---|---|---|---|---|---|---|",
+        "| rows | width | tables | processes | predicted, GB | peak, GB | predicted / peak | start, s "
+        "| tables, GB | peak of `evaluate`, GB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for found in memory:
         predicted, peak = found["predicted"], found["peak"]
         lines.append(
             f"| {found['rows']:,} | {found['width']} | {found['tables']} | {found['processes']} "
-            f"| {predicted / 1e9:.2f} | {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} |"
+            f"| {predicted / 1e9:.2f} | {peak / 1e9:.2f} | {predicted / peak:.2f} | {found['start']:.1f} "
+            f"| {4e-9 * found['rows'] * found['width']:.2f} | {found['evaluate'] / 1e9:.2f} |"
         )
     lines += [
         "",
@@ -275,7 +278,8 @@ def main() -> None:
         for rows, folder in folders.items():
             first = rows == arguments.rows[0]
             width = WIDTH if first else NARROW
-            for tables, count in itertools.product(TABLES if first else TABLES[1:], COUNTS):
+            forms = itertools.product(TABLES if first else TABLES[1:], COUNTS)
+            for tables, count in [*forms, (TABLES[1], EIGHT)]:
                 found = measure_memory(folder, tables, width, count, Path(temporary) / "run")
                 memory.append({"rows": rows, "width": width, "tables": tables, "processes": count, **found})
                 print(memory[-1], flush=True)
@@ -304,11 +308,12 @@ def time_rounds(folder: Path, rounds: int) -> pd.DataFrame:
 
 
 def measure_memory(folder: Path, tables: str, width: int, count: int, output: Path) -> dict[str, float]:
-    """Predicted and measured peak of ``gramrun train`` in `count` processes, in bytes; seconds of a start."""
+    """Predicted and measured peak of training, that of ``gramrun evaluate``, in bytes; seconds of a start."""
     settings = settings_of(folder, tables, width, STEPS)
     return {
         "predicted": predicted_peak(CONFIG, settings, count),
         "peak": peak_of_training(CONFIG, settings, output, count),
+        "evaluate": peak_of([*together(1), "gramrun", "evaluate", str(output)]),
         "start": start(count, tables, folder, width)[tables]["start"],
     }
 
