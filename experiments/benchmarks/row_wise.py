@@ -6,8 +6,8 @@ The corpora have two sides of ids, so `rows` is the number of items of both, wit
 linear. A round starts 1, 2 and 4 processes in a random order, each of which times both forms of tables in a
 random order. Bytes are those of the machine's loopback interface by process, so nothing else may use it.
 ``--rounds 0`` measures memory alone and keeps the rounds of the last results/bench/row_wise.json.
-Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, of ``gramrun evaluate`` in one
-process of what they trained, and for `alone` of tables without a corpus.
+Peaks are the kernel's, of ``gramrun train`` with an evaluation and a checkpoint, of ``gramrun evaluate`` of
+what it trained, in one process, and for `alone` of tables without a corpus.
 
 What larger machines take is computed, not measured: a process of N holds 8 · rows · width / N bytes of tables
 and Adagrad's sums, and half as much again while it writes a checkpoint of two equal tables. A step looks up
