@@ -3,13 +3,15 @@
     python -m experiments.studies.ranking search --dataset movielens-1m --method implicit-als --width 64
     python -m experiments.studies.ranking final --dataset movielens-1m --method towers --width 64
     python -m experiments.studies.ranking report --dataset movielens-1m
+    python -m experiments.studies.ranking defaults --dataset movielens-100k
 
 A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
 them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``free-vectors``
 is this project's objective, solved (`experiments.studies.conjugate_gradients`). ``towers`` have features, and
 on wikis one table of pages for both sides; ``fit`` is `gramrun.fit` on the pairs alone. The chosen points are
 in ranking.yaml, beside fit's defaults, which no search chose for one corpus. Every try is a line in
-results/ranking/search, every final run one in results/ranking/runs-DATASET.csv.
+results/ranking/search, every final run one in results/ranking/runs-DATASET.csv. ``defaults`` tries again what
+fit's defaults were chosen from (`TRIED`), on one corpus's tuning split.
 """
 
 from __future__ import annotations
@@ -45,11 +47,16 @@ from gramrun.training.trainer import Trainer
 
 RESULTS = Path("results/ranking")
 CHOSEN = Path(__file__).with_name("ranking.yaml")
+TRIED = Path("results/reference/ranking/search/defaults.csv")
 REFERENCE = "implicit ALS"
 TRIES = 20
 LOG, LINEAR = "log", "linear"
 
 Point = dict[str, float]
+SETTINGS = (  # columns of `TRIED`
+    "optimizer", "start", "gravity", "gamma_left", "l2", "learning_rate", "decay_from", "epochs",
+    "batch_size",
+)  # fmt: skip
 OBJECTIVE = ("gravity", "gamma_left", "gamma_right", "l2", "l2_exponent")
 
 TRAINED = {
@@ -221,6 +228,15 @@ def final(dataset: str, labels: Sequence[str], widths: Sequence[int], seeds: Seq
                     record(file, key | score(method, corpus, point, width, seed))
 
 
+def defaults(dataset: str) -> None:
+    """Score each line of `TRIED` on a tuning split, appending it to its own table."""
+    corpus = _open(f"{dataset}-tuning")
+    for row in pd.read_csv(TRIED).to_dict("records"):
+        point = {"train.gamma_right": 0, **{f"train.{key}": row[key] for key in SETTINGS}}
+        found = score("fit", corpus, point, width=64, seed=0)
+        record(RESULTS / "search" / f"defaults-{dataset}.csv", {**point, "published": row[dataset], **found})
+
+
 def report(dataset: str) -> str:
     """The Markdown table of the finals: a row for each width and method; differences paired by seed."""
     frame = pd.read_csv(RESULTS / f"runs-{dataset}.csv")
@@ -246,7 +262,7 @@ def report(dataset: str) -> str:
 def main() -> None:
     """Search, run the finals, or write the report."""
     parser = argparse.ArgumentParser(description="What ranks best.")
-    parser.add_argument("part", choices=("search", "final", "report"))
+    parser.add_argument("part", choices=("search", "final", "report", "defaults"))
     parser.add_argument("--dataset", default="movielens-1m")
     parser.add_argument("--method", nargs="+", default=["implicit-als", "free-vectors"])
     parser.add_argument("--width", nargs="+", type=int, default=[35, 64, 128])
@@ -261,6 +277,8 @@ def main() -> None:
                     search(arguments.dataset, method, width, arguments.tries)
         case "final":
             final(arguments.dataset, arguments.method, arguments.width, arguments.seeds)
+        case "defaults":
+            defaults(arguments.dataset)
         case "report":
             print(report(arguments.dataset))
 
