@@ -305,6 +305,51 @@ def test_readme_compares_with_other_methods():
             assert cell == number(best, 3), (start, corpus)
 
 
+def test_items_never_seen():
+    runs = pd.read_csv(pages.ROOT / "results/reference/unseen/runs.csv")
+    section = ALL_FINDINGS.split("## Items never seen")[1].split("\n## ")[0]
+    corpora = ("movielens-1m", "enwik8", "miwiki")
+    tables = {
+        "right items": [(corpus, among) for corpus in corpora for among in ("all", "unseen")],
+        "left items": [(corpus, "all") for corpus in corpora[1:]],
+    }
+    gains = {}
+    for new, columns in tables.items():
+        table = section.split(f"| new {new} |")[1].split("\n\n")[0]
+        for method in runs["method"].unique():
+            cells_of = []
+            for corpus, among in columns:
+                own = runs[
+                    (runs[["corpus", "new", "method", "among"]] == [corpus, new, method, among]).all(axis=1)
+                ]
+                error = f" ± {number(own['map@10'].std(), 3)}" if len(own) > 1 else ""
+                cells_of.append(
+                    f"{number(own['map@10'].mean(), 3)}{error}, {number(own['recall@100'].mean(), 3)}"
+                )
+            assert line(table, f"| {method} |")[1:] == cells_of, (new, method)
+        for corpus, among in columns:
+            own = runs[(runs[["corpus", "new", "among"]] == [corpus, new, among]).all(axis=1)]
+            maps = own.pivot(index="seed", columns="method", values="map@10")
+            gain = maps["towers, half of the ids dropped"] - maps["towers, ids never dropped"]
+            ends = interval(tuple(gain.dropna()))
+            gains[new, corpus, among] = "{} [{}, {}]".format(*(number(x, 4) for x in (gain.mean(), *ends)))
+    flat = section.replace("\n  ", " ")
+    assert (
+        "{} on MovieLens, {} on enwik8 and {} on miwiki".format(
+            *(gains["right items", corpus, "all"] for corpus in corpora)
+        )
+        in flat
+    )
+    left = [gains["left items", corpus, "all"] for corpus in corpora[1:]]
+    assert f"{left[0]} on enwik8 and not on miwiki, {left[1]}".replace("-0.", "−.") in flat
+    towers, tfidf = (
+        number(runs[(runs[["corpus", "new", "method", "among"]] == ["enwik8", "right items", name, "all"]).all(axis=1)]
+               ["map@10"].mean(), 3)
+        for name in ("towers, half of the ids dropped", "TF-IDF neighbours")
+    )  # fmt: skip
+    assert f"MAP@10 {towers} on enwik8, TF-IDF neighbours {tfidf}" in README
+
+
 def test_the_run_at_the_size_of_simple_english_wikipedia():
     files = published.read(pages.ROOT / published.FILE)
     names = ("sampling", "sogram-alpha-0.1", "sagram-cache-item")
