@@ -3,7 +3,8 @@
     python -m experiments.benchmarks.time_to_quality [--seeds 0 1 2] [--levels .20 .22 .24 .26 .28]
 
 Both use the configs in `configs/movielens-1m`: linear towers with SOGram or batch sampling, from random
-tables or from a decomposition (`svd.yaml`; also with γ = 0), and the package `implicit` with tuned
+tables (`recommended.yaml` too, nearly the defaults of `gramrun.fit`) or from a decomposition (`svd.yaml`;
+also with γ = 0), and the package `implicit` with tuned
 confidence and regularisation, all at k = 35. Only training counts, on the same number of threads:
 gramrun's decomposition and steps, and implicit's ``fit``. Reading the corpus, building the model and
 evaluations are excluded. A level is reached at the first evaluation at or above it. There is an
@@ -93,6 +94,7 @@ METHODS: dict[str, Callable[[SplitCorpus, Sequence[str], int], Curve]] = {
     REFERENCE: lambda *arguments: implicit_curve(CONFIGS / "implicit-als.yaml", *arguments),
     "sampling": lambda *arguments: gramrun_curve(CONFIGS / "sampling.yaml", *arguments),
     "SOGram": lambda *arguments: gramrun_curve(CONFIGS / "sogram.yaml", *arguments),
+    "recommended": lambda *arguments: gramrun_curve(CONFIGS / "recommended.yaml", *arguments),
     "SOGram, SVD start": lambda *arguments: gramrun_curve(CONFIGS / "svd.yaml", *arguments),
     "the same, γ = 0": lambda corpus, settings, seed: gramrun_curve(
         CONFIGS / "svd.yaml", corpus, (*settings, "train.gamma_left=0"), seed
