@@ -163,8 +163,8 @@ def test_split_tables_at_toy_size(tmp_path, monkeypatch):
         {"round": 0, "processes": n, "tables": tables, **found} for n in (1, 2) for tables in row_wise.TABLES
     ])  # fmt: skip
     memory = {"rows": 10, "width": 8, "tables": "row-wise", "processes": 4, "predicted": 3e9, "peak": 2e9}
-    text = row_wise.report(timed, [{**memory, "start": 1}], [])
-    assert "| 10 | 8 | row-wise | 4 | 3.00 | 2.00 | 1.50 | 1.0 |" in text
+    text = row_wise.report(timed, [{**memory, "start": 1, "evaluate": 1e9}], [])
+    assert "| 10 | 8 | row-wise | 4 | 3.00 | 2.00 | 1.50 | 1.0 | 0.00 | 1.00 |" in text
 
 
 def test_what_a_gpu_is_to_show_is_rehearsed_on_the_cpu(tmp_path, monkeypatch, capsys):
