@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 
 from gramrun import runs
@@ -19,6 +21,9 @@ from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[1]
+needs_torchrec = pytest.mark.skipif(
+    importlib.util.find_spec("torchrec") is None, reason="TorchRec is not installed (make setup installs it)"
+)
 CONFIGS = ROOT / "configs"
 CONFIG = CONFIGS / "synthetic" / "sogram.yaml"
 BASELINE = CONFIGS / "synthetic" / "exact-als.yaml"

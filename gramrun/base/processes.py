@@ -1,8 +1,9 @@
 """Data-parallel training by N processes that torchrun starts (torch.distributed).
 
-Every process holds a whole replica of the parameters, the optimizer and the estimators, and the same streams
-of batches, which are functions of (seed, step). Each process embeds its own part of a batch; they exchange
-what the others need, and all make the same update, so replicas stay equal to the last bit:
+Every process holds a whole replica of the parameters, the optimizer and the estimators (tables may be split:
+`gramrun.model.row_wise`), and the same streams of batches, which are functions of (seed, step). Each process
+embeds its own part of a batch; they exchange what the others need, and all make the same update, so replicas
+stay equal to the last bit:
 
     Gramian batch B     process p computes the mean rank-one term M_p of its |B|/N members; (1/N) sum_p M_p
                         is that of B. This exchanges k² numbers. Estimators with caches gather the rows.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gramrun import runs
+from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.manifest import UNREADABLE
@@ -24,7 +25,7 @@ from gramrun.evaluation.protocol import (
     evaluate_model,
     with_popularity,
 )
-from gramrun.model.build import choose_device, make_model
+from gramrun.model.build import choose_device, make_model, table_sizes
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import EMBEDDINGS, ITEM_WEIGHTS, METRICS, BaselineRun, Run
@@ -79,11 +80,18 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     Raises:
         InputError: when there is no checkpoint, it does not fit the configuration, or `corpus` is not the
         run's.
+        ConfigError: when the tables of several processes do not fit into this one's memory.
     """
     runs.check_same_data(run, corpus.content_hash)
     state = checkpoints.load_newest(run)
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
+    if "tables" in state:
+        sizes, width = table_sizes(run.config, corpus)
+        remedy = "read the run on a machine with more memory"
+        check_capacity(
+            4 * width * sum(sizes.values()), "memory", what=f"the tables of {run.path}", remedy=remedy
+        )
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
     try:
         saved = dict(state["trainer"]["model"])

@@ -76,18 +76,24 @@ def make_split_tables(config: RunConfig, corpus: SplitCorpus, processes: Process
     """
     if config.train.tables == "replicated":
         return None
-    model = config.model
     sides = {"left": corpus.left, "right": corpus.right}
     features = {name: [table_name(f.vocabulary) for f in side.features] for name, side in sides.items()}
-    used = {f.vocabulary for side in sides.values() for f in side.features}
+    sizes, width = table_sizes(config, corpus)
     return RowWiseTables(
-        {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)},
+        sizes,
         features,
-        model.input_dim if model.hidden else model.embedding_dim,
-        mean=model.bag == "mean",
+        width,
+        mean=config.model.bag == "mean",
         optimizer=optimizer_options(config),
         processes=processes,
     )
+
+
+def table_sizes(config: RunConfig, corpus: SplitCorpus) -> tuple[dict[str, int], int]:
+    """V of each table, by `table_name`, and the width of all."""
+    used = {f.vocabulary for side in (corpus.left, corpus.right) for f in side.features}
+    width = config.model.input_dim if config.model.hidden else config.model.embedding_dim
+    return {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)}, width
 
 
 @torch.no_grad()

@@ -68,7 +68,8 @@ def check_torchrec() -> None:
     Raises:
         ConfigError: when it is missing, with the command that installs it.
     """
-    missing = [name for name in ("torchrec", "fbgemm_gpu") if importlib.util.find_spec(name) is None]
+    needed = ("torchrec", "fbgemm_gpu", "tensordict", "pyre_extensions")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"train.tables: row-wise needs TorchRec, and {missing[0]} is not installed; install it as "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers import CONFIG, CONFIGS, settings
+from helpers import CONFIG, CONFIGS, needs_torchrec, settings
 
 from experiments.benchmarks.growth import peak_of_training, predicted_peak
 from experiments.benchmarks.random_pages import pages_corpus
@@ -113,9 +113,14 @@ def caches_of(trainer):
     return [b for e in estimators for name, b in e.named_buffers() if name.endswith("cache")]
 
 
-def test_the_peak_of_a_small_run(small, tmp_path):
-    chosen = [f"data.path={small.path}", "train.epochs=null", "train.steps=20"]
-    assert predicted_peak(PAPER, chosen) == pytest.approx(peak_of_training(PAPER, chosen, tmp_path), rel=0.1)
+ROW_WISE = ("train.tables=row-wise", "train.optimizer=adagrad")
+
+
+@pytest.mark.parametrize(("processes", "more"), [(1, ()), pytest.param(2, ROW_WISE, marks=needs_torchrec)])
+def test_the_peak_of_a_small_run(small, tmp_path, processes, more):
+    chosen = [f"data.path={small.path}", "train.epochs=null", "train.steps=20", *more]
+    peak = peak_of_training(PAPER, chosen, tmp_path, processes)
+    assert predicted_peak(PAPER, chosen, processes) == pytest.approx(peak, rel=0.1)
 
 
 @pytest.mark.slow
@@ -126,6 +131,7 @@ def test_the_peak_of_a_small_run(small, tmp_path):
         ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
         ("estimator.name=sagram", "evaluation.left_items=1000"),
         ("train.optimizer=adam", "train.steps=20", "evaluation.left_items=1000"),
+        pytest.param((*ROW_WISE, "evaluation.left_items=1000"), marks=needs_torchrec),
     ],
     ids=" ".join,
 )
@@ -137,8 +143,9 @@ def test_the_peak_of_a_large_run(large, tmp_path, more):
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(config))
     chosen = [f"data.path={large.path}", *more]
-    peak = peak_of_training(file, chosen, tmp_path / "run")
-    assert predicted_peak(file, chosen) == pytest.approx(peak, rel=0.1)
+    processes = 2 if ROW_WISE[0] in more else 1
+    peak = peak_of_training(file, chosen, tmp_path / "run", processes)
+    assert predicted_peak(file, chosen, processes) == pytest.approx(peak, rel=0.1)
 
 
 STATIC = {
