@@ -258,6 +258,7 @@ def test_the_tuned_estimators_on_movielens():
 CORPORA_RANKED = {
     "movielens-100k": "MovieLens 100K",
     "movielens-1m": "MovieLens 1M",
+    "enwik8-titles": "enwik8, titles",
     **{name: name for name in ("enwik8", "miwiki", "zuwiki", "vewiki")},
 }
 
@@ -272,8 +273,8 @@ def test_what_ranks_best(corpus, title):
         own = runs[runs["width"] == width]
         maps = {label: rows.set_index("seed")["map@10"] for label, rows in own.groupby("method")}
         best = max((x for x in maps if x.startswith("implicit ALS")), key=lambda label: maps[label].mean())
-        ease = runs.loc[runs["method"].str.startswith("EASE"), "map@10"].max()
-        expected = [spread(maps[best]), number(ease, 4)]
+        ease = runs.loc[runs["method"].str.startswith("EASE"), "map@10"]
+        expected = [spread(maps[best]), number(ease.max(), 4) if len(ease) else ""]
         for label in ("free vectors", "towers", "towers of ids", "gramrun.fit"):
             if label not in maps:
                 expected.append("")
