@@ -34,6 +34,7 @@ ESTIMATORS = {
     "exact": ("exact", None, None, None),
 }
 BATCHES = (64, 1024)
+SLOWER = {"enwik8": 0.002, "simple-scale": 0.0006}  # a fifth of the configs' η
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def runs():
             batch = None if name == "exact" else own["gramian_batch_size"]
             value = json.loads(evaluation)["validation"]["map@10"]
             optimizer = config["train"]["optimizer"]
-            if match[1] == "enwik8" and config["train"]["learning_rate"] == 0.002:
+            if config["train"]["learning_rate"] == SLOWER.get(match[1]):
                 optimizer += " slower"
             found[match[1], optimizer, name, batch][int(match[3])] = value
     return {key: [values[seed] for seed in sorted(values)] for key, values in found.items()}
@@ -127,6 +128,21 @@ def test_the_factorial_experiment(maps, optimizer, batch):
         for own in runs
     ]
     assert shown[2:] == [spread(sampling), *expected]
+
+
+def test_how_batches_are_drawn(maps):
+    lifts = [
+        lift(maps["sparse-adam", f"sampling, {name}", batch], maps["sparse-adam", "sampling", batch][:3], 1)
+        for name, batch in (("shared", 1024), ("shared", 64), ("gradient", 1024))
+    ]
+    expected = "one B for both sides {} (B = 64: {}); B′ itself, with the gradient through both Gramians (equation 15), {}"
+    assert expected.format(*lifts) in FINDINGS.replace("\n  ", " ")
+
+
+def test_the_titles_of_enwik8(runs):
+    own = {name: values for (corpus, _, name, _), values in runs.items() if corpus == "enwik8-titles"}
+    shown = [lift(own[name], own["sampling"], 1) for name in ("SOGram .1", "SAGram per item")]
+    assert "SOGram {} with α = 0.1, SAGram per item {}".format(*shown) in FINDINGS.replace("\n  ", " ")
 
 
 def test_readme_rounds_the_same_numbers(maps):
@@ -378,8 +394,10 @@ def test_table_2_beside_the_paper_s(runs):
     rows = {
         "enwik8, 5 seeds": ("enwik8", "sparse-adam", "exact", 5),
         "enwik8 at η/5, 3 seeds": ("enwik8", "sparse-adam slower", "exact", 3),
+        "enwik8, titles, 3 seeds": ("enwik8-titles", "sparse-adam", "SAGram per item", 3),
         "miwiki, 3 seeds": ("miwiki", "sparse-adam", "exact", 3),
         "simple-scale, 1 seed": ("simple-scale", "sparse-adam", "SAGram per item", 1),
+        "simple-scale at η/5, 1 seed": ("simple-scale", "sparse-adam slower", "SAGram per item", 1),
         "fr-scale, 1 seed, .24 epochs": ("fr-scale", "adagrad", "SAGram per item", 1),
     }
     for start, (corpus, optimizer, nearest, seeds) in rows.items():
