@@ -73,7 +73,7 @@ def fit(
 ) -> Recommender:
     """Train towers u(x), v(y) on observed pairs and gravity over all pairs.
 
-    The defaults are linear towers with the setting that docs/findings.md measures on seven corpora: λ = 80 with
+    The defaults are linear towers with the setting that docs/findings.md measures on seven corpora: λ = 80,
     γ = 1 on the left and 0 on the right, L2 of 0.06 once a pair, Adagrad with η = 0.1 that falls from the
     sixth of 20 epochs on, batches of 1,024 pairs (all, where there are fewer). A model without features is
     matrix factorisation.
