@@ -16,6 +16,8 @@ the bags of B of each side and of B' of both, each time with a place for the bag
 gradients of their bags: with |B| = |B'| in all
 
     (3 · 2 · 2 + 2) · (N − 1) / N · |B| · 4 · width      bytes
+
+The start is that of `alone` by rows and width, as every process draws the values of all rows.
 """
 
 from __future__ import annotations
@@ -238,12 +240,16 @@ def report(
         f"Computed, not measured: width {WIDTH}, Adagrad, B = B' = {BATCH}, one process a machine, "
         f"{USABLE:.0%} of its memory for tables.",
         "",
-        "| items | machine | machines | most in each | received in a step by each | ms at its rate |",
-        "|---|---|---|---|---|---|",
+        "| items | machine | machines | most in each | received in a step by each | ms at its rate "
+        "| start, min |",
+        "|---|---|---|---|---|---|---|",
     ]
+    # Every process draws the values of all rows.
+    draw = [found["start"] / (found["rows"] * ALONE_WIDTH) for found in alone]
     for rows in (1e8, 1e9):
+        start = f"{rows * WIDTH * max(draw) / 60:.0f}" if draw else ""
         for name, (size, bits) in MACHINES.items():
-            lines.append(f"| {int(rows):,} | {name} | {computed(rows, WIDTH, size, bits)} |")
+            lines.append(f"| {int(rows):,} | {name} | {computed(rows, WIDTH, size, bits)} | {start} |")
     return "\n".join(lines) + "\n"
 
 
