@@ -63,8 +63,8 @@ FARTHEST = 1e-2  # relative distance of two learners' losses within so many step
 GOALS = {"wikipedia-simple": 0.3, "wikipedia-en": 0.6}  # ms a step of the static engine
 GPU_TESTS = (
     "tests/training/test_cuda.py",
-    "tests/evaluation/test_ranking.py",
-    "tests/gramian/test_contracts.py",
+    "tests/evaluation/test_ranking.py::test_a_gpu_ranks_as_the_processor_does",
+    "tests/gramian/test_contracts.py::test_cuda_agrees_with_cpu",
 )
 
 

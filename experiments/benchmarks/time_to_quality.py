@@ -4,12 +4,12 @@
 
 Both use the configs in `configs/movielens-1m`: linear towers with SOGram or batch sampling, from random
 tables (`recommended.yaml` too, nearly the defaults of `gramrun.fit`) or from a decomposition (`svd.yaml`;
-also with γ = 0), and the package `implicit` with tuned
-confidence and regularisation, all at k = 35. Only training counts, on the same number of threads:
-gramrun's decomposition and steps, and implicit's ``fit``. Reading the corpus, building the model and
-evaluations are excluded. A level is reached at the first evaluation at or above it. There is an
-evaluation after each of implicit's sweeps, after a decomposition, and after every 200 steps of gramrun,
-a quarter of an epoch. Within a seed the methods run one after the other in a random order.
+also with γ = 0), and the package `implicit` with tuned confidence and regularisation, all at k = 35. Only
+training counts, on the same number of threads: gramrun's decomposition and steps, and implicit's ``fit``.
+Reading the corpus, building the model and evaluations are excluded. A level is reached at the first
+evaluation at or above it. There is an evaluation after each of implicit's sweeps, after a decomposition, and
+after every 200 steps of gramrun, a quarter of an epoch. Within a seed the methods run one after the other in
+a random order.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from gramrun.evaluation.protocol import (
     evaluate_model,
     with_popularity,
 )
-from gramrun.model.build import choose_device, make_model, table_sizes
+from gramrun.model.build import choose_device, make_model, table_sizes, table_width
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import EMBEDDINGS, ITEM_WEIGHTS, METRICS, BaselineRun, Run
@@ -87,10 +87,11 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     if state is None:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     if "tables" in state:
-        sizes, width = table_sizes(run.config, corpus)
-        remedy = "read the run on a machine with more memory"
         check_capacity(
-            4 * width * sum(sizes.values()), "memory", what=f"the tables of {run.path}", remedy=remedy
+            4 * table_width(run.config) * sum(table_sizes(corpus).values()),
+            "memory",
+            what=f"the tables of {run.path}",
+            remedy="read the run on a machine with more memory",
         )
     model = make_model(run.config, corpus).to(choose_device(run.config.device))
     try:

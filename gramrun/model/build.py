@@ -78,22 +78,25 @@ def make_split_tables(config: RunConfig, corpus: SplitCorpus, processes: Process
         return None
     sides = {"left": corpus.left, "right": corpus.right}
     features = {name: [table_name(f.vocabulary) for f in side.features] for name, side in sides.items()}
-    sizes, width = table_sizes(config, corpus)
     return RowWiseTables(
-        sizes,
+        table_sizes(corpus),
         features,
-        width,
+        table_width(config),
         mean=config.model.bag == "mean",
         optimizer=optimizer_options(config),
         processes=processes,
     )
 
 
-def table_sizes(config: RunConfig, corpus: SplitCorpus) -> tuple[dict[str, int], int]:
-    """V of each table, by `table_name`, and the width of all."""
+def table_sizes(corpus: SplitCorpus) -> dict[str, int]:
+    """V of each feature table, by `table_name`."""
     used = {f.vocabulary for side in (corpus.left, corpus.right) for f in side.features}
-    width = config.model.input_dim if config.model.hidden else config.model.embedding_dim
-    return {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)}, width
+    return {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)}
+
+
+def table_width(config: RunConfig) -> int:
+    """The width of all feature tables."""
+    return config.model.input_dim if config.model.hidden else config.model.embedding_dim
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.gramian.cache import CACHE_DTYPES
-from gramrun.model.build import choose_device, engine_name
+from gramrun.model.build import choose_device, engine_name, table_sizes, table_width
 from gramrun.model.row_wise import padded_width
 from gramrun.model.svd_start import EXTRA
 from gramrun.model.towers import EMBED_CHUNK
@@ -154,7 +154,7 @@ def cache_bytes(
 
 def count_parameters(config: RunConfig, corpus: SplitCorpus) -> int:
     """Return the number of parameters, without making them."""
-    count = _table_width(config) * _table_rows(corpus)
+    count = table_width(config) * _table_rows(corpus)
     for side in (corpus.left, corpus.right):
         widths = _layer_widths(config, len(side.features))
         count += sum((a + 1) * b for a, b in itertools.pairwise(widths))
@@ -167,8 +167,8 @@ def _parameters_here(config: RunConfig, corpus: SplitCorpus, processes: int) -> 
     count = count_parameters(config, corpus)
     if config.train.tables == "replicated":
         return count
-    width = _table_width(config)
-    here = sum(_rows_here(config, rows, processes) for rows in _rows_by_table(corpus).values())
+    width = table_width(config)
+    here = sum(_rows_here(config, rows, processes) for rows in table_sizes(corpus).values())
     return count - width * _table_rows(corpus) + padded_width(width) * here
 
 
@@ -181,8 +181,8 @@ def _checkpoint_bytes(config: RunConfig, corpus: SplitCorpus, processes: int) ->
     """Two copies of the largest part of a split table, while a checkpoint is written."""
     if config.train.tables == "replicated":
         return 0
-    largest = max(_rows_by_table(corpus).values())
-    return 2 * 4 * padded_width(_table_width(config)) * _rows_here(config, largest, processes)
+    largest = max(table_sizes(corpus).values())
+    return 2 * 4 * padded_width(table_width(config)) * _rows_here(config, largest, processes)
 
 
 def mapped_bytes(corpus: SplitCorpus) -> int:
@@ -191,17 +191,8 @@ def mapped_bytes(corpus: SplitCorpus) -> int:
     return sum(file["bytes"] for name, file in files if not name.startswith("vocabularies/"))
 
 
-def _table_width(config: RunConfig) -> int:
-    return config.model.input_dim if config.model.hidden else config.model.embedding_dim
-
-
 def _table_rows(corpus: SplitCorpus) -> int:
-    return sum(_rows_by_table(corpus).values())
-
-
-def _rows_by_table(corpus: SplitCorpus) -> dict[str, int]:
-    used = {feature.vocabulary for side in (corpus.left, corpus.right) for feature in side.features}
-    return {name: corpus.vocabulary_sizes[name] for name in used}
+    return sum(table_sizes(corpus).values())
 
 
 def _layer_widths(config: RunConfig, features: int) -> list[int]:
@@ -222,7 +213,7 @@ def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.devic
     if engine == "compiled":
         size += 4 * _table_rows(corpus)  # the slot of each row
     if engine == "static":
-        size += 4 * _table_width(config) * _table_rows(corpus)  # D
+        size += 4 * table_width(config) * _table_rows(corpus)  # D
     if config.train.l2:
         size += 4 * _table_rows(corpus)  # d of the penalty
     if config.train.optimizer == "adam":
@@ -292,7 +283,7 @@ def _svd_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 
 def _padded_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What the padded bags of `gramrun.model.static_engine` take in the graphs of a step."""
-    batch, width = config.train.batch_size, _table_width(config)
+    batch, width = config.train.batch_size, table_width(config)
     embedded = max(config.estimator.gramian_batch_size, EMBED_CHUNK if config.estimator.cache_entry else 0)
     touched: dict[str, int] = {}  # rows of each table in B'
     gathers = 0

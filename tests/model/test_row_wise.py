@@ -301,7 +301,7 @@ def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
             ["train.objective=batch-softmax", "estimator.name=none"],
             "batch-softmax scores each pair against",
         ),
-        (1, ["train.start=svd"], "start"),
+        (1, ["train.start=svd", "model.hidden=[]"], "svd sets whole tables"),
     ):
         config = make_config("train.tables=row-wise", *settings)
         with pytest.raises(ConfigError, match=words):
