@@ -43,3 +43,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("gramrun.training.recommender"), name)
+
+
+def __dir__() -> list[str]:
+    """What notebooks complete."""
+    return [*__all__, "__version__"]

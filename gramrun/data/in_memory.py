@@ -21,6 +21,7 @@ from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 
 SIDES = ("left", "right")
 ID = "id"  # the feature that each side has, one value an item
+LONGEST_NAME = 200  # of a feature, as a part of the names of files
 _BAG = "bag"  # the name of a feature that is given as a matrix
 _BAGS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -46,13 +47,14 @@ def read_pairs(
 
     Args:
         pairs: a scipy.sparse matrix or array, whose stored entries other than 0 are pairs and their values
-            targets; a DataFrame with the columns ``left``, ``right`` and, if wanted, ``value``; or two arrays
-            of identifiers.
+            targets; a DataFrame with the columns ``left``, ``right`` and, if wanted, ``value``; or a tuple of
+            two arrays of identifiers.
         left_features: None; a DataFrame with a row for each item, indexed by identifier (for a matrix of
             pairs: in the order of its rows), whose columns are categories, or lists of categories; or a
             scipy.sparse matrix of zeros and ones, a row for each item. Missing values are no category.
         right_features: the same for right items (a matrix's columns).
-        with_values: whether values are targets; else a pair that is given again counts once.
+        with_values: whether values are targets. Else a value of 0 is no pair, a negative one is refused,
+            and a pair that is given again counts once.
 
     Raises:
         InputError: names what is wrong, and where.
@@ -68,14 +70,14 @@ def read_pairs(
         if known is None:
             known = _distinct(labels)
         found = labels if shape is not None else _numbers(f"{name}_features", known, labels)
-        numbers.append(found.astype(np.int32))
+        numbers.append(np.asarray(found, dtype=np.int32))
         ids.append(known)
         vocabularies[name] = _vocabulary(known)
         encoded = encode(name, features, len(known))
         vocabularies |= {feature.vocabulary: keys for feature, keys in encoded}
         own = one_hot(ID, name, np.arange(len(known)))
         sides.append(Side(name, len(known), (own, *(feature for feature, _ in encoded))))
-    left, right, values = _sorted(numbers[0], numbers[1], values)
+    left, right, values = _sorted(numbers[0], numbers[1], values, ids)
     corpus = Corpus("in-memory", sides[0], sides[1], vocabularies, left, right, values)
     return Identified(corpus, ids[0], ids[1])
 
@@ -101,6 +103,9 @@ def encode(
         columns = {str(name): features.iloc[:, place] for place, name in enumerate(features.columns)}
         if not columns or len(columns) < features.shape[1] or ID in columns:
             raise InputError(f"{what}: must have columns with different names, none of them {ID!r}")
+        for name in columns:
+            if name.strip(".") == "" or len(urllib.parse.quote(name, safe="")) > LONGEST_NAME:
+                raise InputError(f"{what}: {name!r:.60} is too long for a column's name, or too short")
     elif scipy.sparse.issparse(features) and features.ndim == 2:
         columns = {_BAG: features.tocsr()}
     else:
@@ -137,22 +142,20 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         shape = matrix.shape
-        columns, values = [np.asarray(x, dtype=np.int64) for x in matrix.coords], matrix.data
-        if not with_values and (values < 0).any():
-            raise InputError(
-                "pairs: has negative values, but each is a pair; drop them, or set target='value'"
-            )
+        columns, values = [pd.Series(np.asarray(x, dtype=np.int64)) for x in matrix.coords], matrix.data
     elif isinstance(pairs, pd.DataFrame):
+        if pairs.columns.nlevels > 1:
+            raise InputError("pairs: its columns have names of several levels; name them left and right")
         missing = [name for name in SIDES if name not in pairs.columns]
         if missing:
             raise InputError(f"pairs: has no column {missing[0]!r}; they are left, right and perhaps value")
         if not pairs.columns.is_unique:
             raise InputError("pairs: two columns have the same name")
         columns = [pairs[name] for name in SIDES]
-        values = pairs["value"].to_numpy() if with_values and "value" in pairs.columns else None
-    elif isinstance(pairs, tuple | list) and len(pairs) == 2 and not isinstance(pairs[0], tuple):
+        values = pairs["value"].to_numpy() if "value" in pairs.columns else None
+    elif _is_two_columns(pairs):
         try:
-            columns = [pd.Series(part) for part in pairs]
+            columns = [pd.Series(_objects(part)) for part in pairs]
         except ValueError:
             raise InputError("pairs: two arrays must have one dimension each") from None
         if len(columns[0]) != len(columns[1]):
@@ -160,7 +163,7 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
     else:
         raise InputError(
             "pairs: must be a scipy.sparse matrix, a DataFrame with the columns left and right, or two "
-            f"arrays, not {_kind(pairs)}"
+            f"arrays (left, right), not {_kind(pairs)}"
         )
     if not len(columns[0]):
         raise InputError("pairs: holds none")
@@ -168,18 +171,52 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
         for name, column in zip(SIDES, columns, strict=True):
             if (absent := np.flatnonzero(pd.isna(column))).size:
                 raise InputError(f"pairs: {name} item {absent[0]:,} is missing (NaN); drop the row")
-    return columns, _targets(values), shape
-
-
-def _targets(values: Any) -> np.ndarray | None:
     if values is None:
-        return None
+        return columns, None, shape
+    targets = _targets(values, columns)
+    if with_values:
+        return columns, targets, shape
+    if (bad := np.flatnonzero(targets < 0)).size:
+        raise InputError(
+            f"pairs: the value of {_pair(columns, bad[0])} is {targets[bad[0]]:g}, but each is a pair; drop "
+            "negative ones, or set target='value'"
+        )
+    kept = targets != 0
+    if not kept.any():
+        raise InputError("pairs: holds none whose value is not 0")
+    return [column[kept].reset_index(drop=True) for column in columns], None, shape
+
+
+def _is_two_columns(pairs: Any) -> bool:
+    """Whether it is a tuple of two columns, or a list of two arrays; a list of two lists may be two pairs."""
+    if not isinstance(pairs, tuple | list) or len(pairs) != 2:
+        return False
+    listed = (pd.api.types.is_list_like(part, allow_sets=False) for part in pairs)
+    plain = (
+        isinstance(part, Mapping | tuple) or (isinstance(pairs, list) and isinstance(part, list))
+        for part in pairs
+    )
+    return all(listed) and not any(plain)
+
+
+def _objects(part: Any) -> Any:
+    """An array of bytes as bytes of Python, as pandas has no such type."""
+    return part.astype(object) if isinstance(part, np.ndarray) and part.dtype.kind == "S" else part
+
+
+def _pair(columns: Sequence[pd.Series], place: int) -> str:
+    return ", ".join(repr(column.iloc[[place]].tolist()[0]) for column in columns)
+
+
+def _targets(values: Any, columns: Sequence[pd.Series]) -> np.ndarray:
     try:
         targets = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError("pairs: their values must be numbers") from None
     if (bad := np.flatnonzero(~np.isfinite(targets))).size:
-        raise InputError(f"pairs: the value of pair {bad[0]:,} is {targets[bad[0]]}; drop it, or correct it")
+        raise InputError(
+            f"pairs: the value of {_pair(columns, bad[0])} is {targets[bad[0]]}; drop it, or correct it"
+        )
     return targets
 
 
@@ -204,7 +241,7 @@ def _identifiers(name: str, features: Any, items: int | None) -> pd.Index | None
 def _distinct(labels: pd.Series) -> pd.Index:
     """The distinct labels, sorted where they can be, else in the order of their first occurrence."""
     try:
-        found = _plain_index(pd.Index(labels.unique()))
+        found = _plain_index(pd.Index(labels.unique()).infer_objects())
     except TypeError:
         raise InputError("pairs: identifiers must be hashable") from None
     with contextlib.suppress(TypeError):  # of types that have no order
@@ -235,7 +272,7 @@ def _vocabulary(ids: pd.Index) -> pd.DataFrame:
 
 
 def _sorted(
-    left: np.ndarray, right: np.ndarray, values: np.ndarray | None
+    left: np.ndarray, right: np.ndarray, values: np.ndarray | None, ids: Sequence[pd.Index]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Pairs in ascending order, each once."""
     order = np.lexsort((right, left))
@@ -244,8 +281,12 @@ def _sorted(
     if values is None:
         return left[first], right[first], None
     if not first.all():
+        again = np.flatnonzero(~first)
+        pair = [
+            pd.Series(known[numbers[again[:1]]]) for known, numbers in zip(ids, (left, right), strict=True)
+        ]
         raise InputError(
-            f"pairs: {np.count_nonzero(~first):,} are given again, with a value; give each pair once"
+            f"pairs: {len(again):,} are given again, with a value, as {_pair(pair, 0)}; give each pair once"
         )
     return left, right, values[order]
 

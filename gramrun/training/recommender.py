@@ -13,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 import torch
 from tqdm.auto import tqdm
 
@@ -52,8 +54,11 @@ DEFAULTS: dict[str, Any] = {  # chosen on tuning splits of four corpora at once 
     "train.decay_from": 0.3,
 }
 RATES = {"adam": 0.01, "sparse-adam": 0.01, "sgd": 10.0}  # η of other optimizers
-DENSE = {"adagrad": 0.01}  # η of dense layers, as a part of that of the tables: else they collapse
+# η of dense layers, as a part of that of the tables: with more, Adagrad's collapse and SGD's diverge.
+DENSE = {"adagrad": 0.01, "sgd": 0.001}
+UNREAD = ("data.", "log.", "gram_error.", "evaluation.every", "evaluation.splits")  # settings of runs alone
 ESTIMATOR_DEFAULTS: dict[str, dict[str, Any]] = {"sogram": {"estimator.alpha": 0.1, "estimator.debias": True}}
+EPOCHS = 20
 LARGEST_BATCH = 1024
 _SCORES_AT_ONCE = 1 << 25  # of left items with all right ones; 128 MB
 
@@ -65,7 +70,7 @@ def fit(
     *,
     embedding_dim: int = 64,
     estimator: str = "sogram",
-    epochs: float = 20,
+    epochs: float = EPOCHS,
     seed: int = 0,
     validation_fraction: float = 0.0,
     progress: bool = True,
@@ -97,6 +102,7 @@ def fit(
 
     Raises:
         ValueError: for input or settings that cannot be used, in one line.
+        RunError: when training diverges (`gramrun.base.errors`); a lower ``learning_rate`` helps.
 
     Example:
         >>> import numpy as np, scipy.sparse
@@ -111,11 +117,13 @@ def fit(
             raise InputError(
                 f"validation_fraction: must be from 0 to below 1, not {validation_fraction!r:.60}"
             )
-        asked = {_key(name): value for name, value in settings.items()}
-        if "data.path" in asked:
-            raise InputError("data.path: fit trains on the pairs that it is given")
+        asked = _asked(settings)
+        if "train.steps" in asked and epochs != EPOCHS:
+            raise InputError("give one of epochs and steps")
         valued = asked.get("train.target") == "value"
         given = read_pairs(pairs, left_features, right_features, with_values=valued)
+        if valued and given.corpus.target is None:
+            raise InputError("pairs: target='value' needs values: a column value, or a matrix")
         corpus = split_corpus(given.corpus, validation_fraction, seed)
         batch = min(LARGEST_BATCH, len(corpus.train))
         own = {
@@ -131,7 +139,7 @@ def fit(
         if "train.steps" in asked:
             own.pop("train.epochs")
         values = {**DEFAULTS, **ESTIMATOR_DEFAULTS.get(str(estimator), {}), **_suited(asked), **own, **asked}
-        config = _configuration({**values, "data.path": IN_MEMORY})
+        config = _configuration({**values, "data.path": IN_MEMORY}, asked)
         if config.train.tables != "replicated":
             raise InputError("fit trains in one process; leave train.tables at replicated")
         check_memory(config, corpus, SINGLE_PROCESS)
@@ -155,6 +163,10 @@ def _suited(asked: dict[str, Any]) -> dict[str, Any]:
             found["train.dense_learning_rate"] = rate * DENSE.get(optimizer, 0.1)
     if asked.get("train.objective") == "taylor-softmax":
         found["train.gravity"] = 1  # a larger one has its optimum at zero embeddings
+    if asked.get("train.engine") == "static":  # which has neither
+        found |= {"train.l2": 0, "train.decay_from": 1}
+    if {"estimator.start", "estimator.alpha_schedule"} & set(asked):  # instead of which it corrects the start
+        found["estimator.debias"] = False
     return found
 
 
@@ -167,7 +179,7 @@ def load(path: str | Path) -> Recommender:
         ValueError: when it is none, has no checkpoint, or is damaged, in one line.
     """
     with _value_errors():
-        run = runs.open_run(Path(path))
+        run = runs.open_run(Path(path).expanduser())
         corpus = runs.corpus_of(run)
         model, _ = load_model(run, corpus)
     left, right = (_read_ids(corpus, side) for side in (corpus.left, corpus.right))
@@ -245,6 +257,12 @@ class Recommender:
 
         Raises:
             ValueError: for an unknown identifier or a bad `n`.
+
+        Example:
+            >>> import numpy as np
+            >>> model = fit((np.array(["a", "a", "b"]), np.array(["x", "y", "y"])), progress=False)
+            >>> model.recommend("b", n=1)[0].tolist()
+            ['x']
         """
         with _value_errors():
             items, single = _items(self.left_ids, left_ids, "left_ids")
@@ -260,6 +278,12 @@ class Recommender:
         """The right items of greatest cosine with right items; each is nearest to itself, if it is not 0.
 
         Args, shapes and errors are those of `recommend`.
+
+        Example:
+            >>> import numpy as np
+            >>> model = fit((np.array(["a", "a", "b"]), np.array(["x", "y", "y"])), progress=False)
+            >>> model.similar_items("x", n=2)[0].tolist()
+            ['x', 'y']
         """
         with _value_errors():
             items, single = _items(self.right_ids, right_ids, "right_ids")
@@ -288,6 +312,13 @@ class Recommender:
 
         Raises:
             ValueError: when the model was trained without features, or with others.
+
+        Example:
+            >>> import pandas as pd
+            >>> genres = pd.DataFrame({"genre": [["war", "love"], ["war"]]}, index=["x", "y"])
+            >>> model = fit((["a", "a"], ["x", "y"]), right_features=genres, embedding_dim=8, progress=False)
+            >>> model.embed_right(pd.DataFrame({"genre": [["love"]]})).shape
+            (1, 8)
         """
         return self._embed("right", features)
 
@@ -297,14 +328,16 @@ class Recommender:
             others = [feature for feature in side.features if feature.vocabulary != side.item]
             if not others:
                 raise InputError(f"the model has no {name} features; give fit {name}_features")
-            if not hasattr(features, "shape"):
+            if not isinstance(features, pd.DataFrame) and not scipy.sparse.issparse(features):
                 kind = type(features).__name__
                 raise InputError(f"{name}_features: must be a DataFrame or a sparse matrix, not a {kind}")
             if not features.shape[0]:
                 raise InputError(f"{name}_features: holds no item")
             items = features.shape[0]
-            known = {f.name: pd.Index(self._corpus.vocabularies[f.vocabulary]["key"]) for f in others}
-            new = {feature.name: feature for feature, _ in encode(name, features, items, known)}
+            tables = {feature.name: feature.vocabulary for feature in others}
+            known = {own: pd.Index(self._corpus.vocabularies[table]["key"]) for own, table in tables.items()}
+            encoded = [feature for feature, _ in encode(name, features, items, known)]
+            new = {feature.name: replace(feature, vocabulary=tables[feature.name]) for feature in encoded}
             rows = embed_new_items(self._model, name, side, new)
         return np.asarray(rows.cpu().float().numpy())
 
@@ -320,6 +353,8 @@ class Recommender:
         with _value_errors():
             if split not in ("validation", "train"):
                 raise InputError(f"split: must be validation or train, not {split!r:.60}")
+            if split == "validation" and not len(self._corpus.validation):
+                raise InputError("the model has no validation pairs; give fit a validation_fraction")
             return evaluate_model(self._model, self._corpus, [split], self.config.evaluation)[split]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
@@ -338,11 +373,17 @@ class Recommender:
         """
         with _value_errors():
             if self._trainer is None:
-                raise InputError("a loaded model has no training state to save; copy the run directory")
+                raise InputError(
+                    "a model that was loaded, copied or unpickled has no training state to save; save the "
+                    "one that fit returned, or copy its run directory"
+                )
             for name, ids in (("left", self.left_ids), ("right", self.right_ids)):
                 if not (pd.api.types.is_integer_dtype(ids.dtype) or all(isinstance(x, str) for x in ids)):
-                    raise InputError(f"the {name} identifiers are neither text nor whole numbers")
-            folder, trainer = Path(path), self._trainer
+                    raise InputError(
+                        f"the {name} identifiers are neither text nor whole numbers; fit with "
+                        "astype(str), or use pickle"
+                    )
+            folder, trainer = Path(path).expanduser(), self._trainer
             if folder.exists() and not force:
                 raise InputError(f"{folder}: exists already; choose another path, or replace it: force=True")
             runs.check_free(folder, force=force)
@@ -368,9 +409,24 @@ def _value_errors() -> Iterator[None]:
         raise ValueError(one_line(error)) from None
 
 
+def _asked(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given, by their full keys."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        key = _key(name)
+        if key.startswith(UNREAD):
+            raise InputError(f"{key}: fit does not read it; it is for `gramrun train`")
+        if key in found:
+            raise InputError(f"{key} is given twice")
+        found[key] = value
+    return found
+
+
 def _key(name: str) -> str:
     """The full key of a setting."""
     keys = keys_of(RunConfig)
+    if any(key.startswith(f"{name}.") for key in keys):
+        raise ConfigError(f"{name} is a section; give its keys, as in gravity=10")
     if name in keys or "." in name:
         return name
     found = [key for key in keys if key.rpartition(".")[2] == name]
@@ -379,13 +435,18 @@ def _key(name: str) -> str:
     return found[0] if found else name
 
 
-def _configuration(values: dict[str, Any]) -> RunConfig:
-    """A configuration of keys and values, with the messages of the command line."""
+def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
+    """A configuration of keys and values, with the messages of the command line.
+
+    A message says which of the keys that were `asked` for it is about; the user knows of no others.
+    """
     try:
         overrides = [f"{key}={json.dumps(value, default=_plain)}" for key, value in values.items()]
         return load_config(RunConfig, None, overrides)
     except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("--set ")) from None
+        message = str(error).removeprefix("--set ")
+        place, _, rest = message.partition(": ")
+        raise ConfigError(message if place.partition("=")[0] in asked or not rest else rest) from None
 
 
 def _plain(value: Any) -> Any:

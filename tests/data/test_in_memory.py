@@ -54,6 +54,17 @@ def test_identifiers_keep_their_types_and_their_features():
     assert found.corpus.vocabularies["right.kind"]["key"].tolist() == ["x", "y"]
 
 
+def test_values_that_are_no_targets_only_say_what_is_a_pair():
+    for pairs in (FRAME.assign(value=[1, 0, 2, 0.5]), sp.coo_array(([1, 2, 0.5], ([2, 1, 0], [1, 2, 1])))):
+        corpus = read_pairs(pairs, with_values=False).corpus
+        assert corpus.pair_left.tolist() == [0, 1, 2] and corpus.target is None
+
+
+def test_columns_of_objects_keep_whole_numbers_and_bytes():
+    found = read_pairs((np.array([7, 5], dtype=object), np.array([b"x", b"y"])))
+    assert found.left_ids.dtype == np.int64 and list(found.right_ids) == [b"x", b"y"]
+
+
 def test_small_integers_do_not_wrap_round():
     plays = sp.coo_array(
         (np.ones(259, np.int8), ([0] * 256 + [0, 1, 2], [0] * 256 + [1, 1, 2])), shape=(3, 3)
@@ -91,9 +102,11 @@ def test_a_matrix_of_features_is_one_bag():
         ((([1, 2], [1]),), "pairs: 2 left items beside 1 right ones"),
         (((["a", None], [1, 2]),), "pairs: left item 1 is missing"),
         ((pd.DataFrame({"user": [1]}),), "pairs: has no column 'left'"),
-        ((sp.csr_array(np.array([[1, np.nan]])),), "pairs: the value of pair 1 is nan"),
+        ((sp.csr_array(np.array([[1, np.nan]])),), "pairs: the value of 0, 1 is nan"),
         ((FRAME.assign(value="much"),), "pairs: their values must be numbers"),
-        ((pd.concat([FRAME, FRAME]).assign(value=1.0),), "pairs: 4 are given again, with a value"),
+        ((pd.concat([FRAME, FRAME]).assign(value=1.0),), "pairs: 4 are given again, with a value, as "),
+        ((pd.concat({"a": FRAME}, axis=1),), "pairs: its columns have names of several levels"),
+        ((MATRIX, FEATURES.rename(columns=lambda name: "..")), "left_features: must have columns with|is too"),
         ((MATRIX, FEATURES[::-1]), "left_features: must be in the order of the matrix; sort_index"),
         ((FRAME.set_axis(["left", "left"], axis=1),), "has no column 'right'"),
         ((pd.DataFrame({"left": [[1]], "right": [2]}),), "pairs: identifiers must be hashable"),

@@ -7,9 +7,11 @@ several processes is parsed only. Commands run in this process, which saves the 
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib
 import importlib.util
+import io
 import re
 import subprocess
 
@@ -82,13 +84,19 @@ def test_commands_run(page, gramrun, raw, tmp_path, monkeypatch, caplog):
         for name in ("movielens-100k", "movielens-1m"):
             assert gramrun("prepare", name, "--output", f"data/{name}", "--source", raw / name)[0] == 0
     ran, names = 0, {"__name__": "documentation"}  # the blocks of a page share their names
+    printed = ""  # by the block before, if it is Python
     for block in pages.blocks(page):
+        if block.language == "text" and printed:
+            assert printed == block.text, f"{page}:{block.line}"
+        printed = ""
         if block.language == "python" and block.file_name:
             (tmp_path / block.file_name).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             imported = set(re.findall(r"^(?:import|from) (\w+)", block.text, re.M))
             if all(importlib.util.find_spec(name) for name in imported & OPTIONAL):
-                exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
+                with contextlib.redirect_stdout(io.StringIO()) as output:
+                    exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
+                printed = output.getvalue()
                 ran += 1
         for words in block.commands() if block.language == "sh" else ():
             line = " ".join(words)

@@ -368,12 +368,15 @@ def test_items_never_seen():
     )
     left = [gains["left items", corpus, "all"] for corpus in corpora[1:]]
     assert f"{left[0]} on enwik8 and not on miwiki, {left[1]}".replace("-0.", "−.") in flat
-    towers, tfidf = (
-        number(runs[(runs[["corpus", "new", "method", "among"]] == ["enwik8", "right items", name, "all"]).all(axis=1)]
-               ["map@10"].mean(), 3)
-        for name in ("towers, half of the ids dropped", "TF-IDF neighbours")
-    )  # fmt: skip
-    assert f"MAP@10 {towers} on enwik8, TF-IDF neighbours {tfidf}" in README
+    maps = runs[runs["new"] == "right items"].groupby(["corpus", "among", "method"])["map@10"].mean()
+    wiki, movies, new = (
+        [number(maps[(*place, name)], 3) for name in ("towers, half of the ids dropped", "TF-IDF neighbours")]
+        for place in (("enwik8", "all"), ("movielens-1m", "all"), ("movielens-1m", "unseen"))
+    )
+    words = " ".join(README.split())
+    assert f"MAP@10 {wiki[0]} on enwik8, TF-IDF neighbours {wiki[1]}" in words
+    assert f"MovieLens 1M {movies[0]}, TF-IDF neighbours {movies[1]} (among new" in words
+    assert f"alone {new[0]} and {new[1]})" in words
 
 
 def test_the_run_at_the_size_of_simple_english_wikipedia():

@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ import gramrun
 from gramrun.base.errors import RunError
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
+from gramrun.data import shards
+from gramrun.data.in_memory import read_pairs
 from gramrun.data.shards import open_corpus
 from gramrun.training import recommender
 from gramrun.training.trainer import Trainer
@@ -152,7 +155,7 @@ def test_a_saved_model_comes_back_whole(tmp_path, request, kind):
         code, _, error = run(*command)
         assert code == 0, error
     assert len(pd.read_parquet(tmp_path / "v.parquet")) == ITEMS
-    with pytest.raises(ValueError, match="copy the run directory"):
+    with pytest.raises(ValueError, match="copy its run directory"):
         again.save(tmp_path / "other")
 
 
@@ -195,7 +198,7 @@ def test_a_saved_run_can_move(tmp_path, monkeypatch, request):
 
 def test_identifiers_may_come_as_pandas_gives_them():
     coo = MATRIX.tocoo()
-    frame = pd.DataFrame({"left": coo.row, "right": coo.col, "value": np.nan})  # values that nobody asked for
+    frame = pd.DataFrame({"left": coo.row, "right": coo.col, "value": 3})  # nobody asked for values
     plain = gramrun.fit(frame, **SMALL)
     for kind in ("category", "Int64", "string"):
         model = gramrun.fit(frame.astype({"left": kind}), **SMALL)
@@ -205,6 +208,31 @@ def test_identifiers_may_come_as_pandas_gives_them():
     assert (plain.recommend(range(3))[0] == plain.recommend([0, 1, 2])[0]).all()
     assert plain.recommend(3, n=100, exclude_seen=False)[0].shape == (ITEMS,)
     same(plain, gramrun.fit(frame, **{**SMALL, "embedding_dim": np.int64(6)}))
+
+
+def test_what_a_setting_excludes_is_no_default():
+    """SOGram's defaults correct a start from 0; the static engine has no L2 and constant rates."""
+    assert not gramrun.fit(MATRIX, alpha_schedule="decaying", **SMALL).config.estimator.debias
+    assert gramrun.fit(MATRIX, engine="static", **SMALL).config.train.l2 == 0
+    assert np.isfinite(gramrun.fit(MATRIX, optimizer="sgd", hidden=[64], **SMALL).left_embeddings).all()
+
+
+def test_a_run_of_the_command_line_embeds_new_items(request, tmp_path):
+    """Its vocabularies have names of their own, as those of two sides that share one."""
+    given = read_pairs(MATRIX, right_features=GENRES, with_values=False).corpus
+    own = {f"right.{name}": name for name in GENRES}
+    features = [replace(f, vocabulary=own.get(f.vocabulary, f.vocabulary)) for f in given.right.features]
+    vocabularies = {own.get(name, name): table for name, table in given.vocabularies.items()}
+    corpus = replace(given, right=replace(given.right, features=tuple(features)), vocabularies=vocabularies)
+    shards.write_corpus(corpus, tmp_path / "data", validation_fraction=0.2, split_seed=0, origin={})
+    batches = "train.batch_size=16", "estimator.gramian_batch_size=16"
+    chosen = [part for x in ("data.path=data", "train.steps=5", *batches) for part in ("--set", x)]
+    command = request.getfixturevalue("gramrun")  # in tmp_path
+    code, _, err = command("train", "--config", "movielens-1m/sogram", *chosen, "--output", "run")
+    assert code == 0, err
+    trained = gramrun.load("run")
+    rows = trained.embed_right(GENRES.iloc[[3, 3]])
+    assert rows.shape == (2, 35) and (rows[0] == rows[1]).all() and rows.any()
 
 
 def test_all_pairs_train_where_none_are_held_out(tmp_path):
@@ -227,7 +255,23 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: gramrun.fit(np.eye(3)), "pairs: must be a scipy.sparse matrix"),
         (lambda m: gramrun.fit([(1, 2), (3, 4)]), "pairs: must be a scipy.sparse matrix"),
         (lambda m: gramrun.fit((np.eye(3), np.eye(3))), "pairs: two arrays must have one dimension each"),
-        (lambda m: gramrun.fit(MATRIX, **{"data.path": "x"}), "data.path: fit trains on the pairs"),
+        (lambda m: gramrun.fit([[1, 2], [3, 4]]), "pairs: must be a scipy.sparse matrix"),
+        (lambda m: gramrun.fit(({1, 2}, {3, 4})), "pairs: must be a scipy.sparse matrix"),
+        (lambda m: gramrun.fit(("ab", "cd")), "pairs: must be a scipy.sparse matrix"),
+        (lambda m: gramrun.fit(MATRIX, **{"data.path": "x"}), "data.path: fit does not read it"),
+        (lambda m: gramrun.fit(MATRIX, train={"gravity": 3}), "train is a section; give its keys"),
+        (
+            lambda m: gramrun.fit(MATRIX, gravity=3, **{"train.gravity": 4}),
+            "train.gravity is given twice",
+        ),
+        (lambda m: gramrun.fit(MATRIX, epochs=3, steps=3), "give one of epochs and steps"),
+        (lambda m: gramrun.fit(MATRIX, epochs=None), "^train: give exactly one of train.epochs"),
+        (lambda m: gramrun.fit(((0, 1), (0, 1)), target="value"), "pairs: must be a scipy.sparse matrix"),
+        (lambda m: gramrun.fit(([0, 1], [0, 1]), target="value"), "pairs: target='value' needs values"),
+        (
+            lambda m: gramrun.fit(([0], [1]), **SMALL).evaluate(),
+            "no validation pairs; give fit a validation_fr",
+        ),
         (lambda m: m.recommend([1, 99]), "left_ids: 99 is not known to the model"),
         (lambda m: m.recommend("x"), "left_ids: 'x' is not known to the model"),
         (lambda m: m.similar_items([-1]), "right_ids: -1 is not known"),
@@ -249,7 +293,8 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
             lambda m: m.embed_right(None),
             "right_features: must be a DataFrame or a sparse matrix, not a NoneType",
         ),
-        (lambda m: gramrun.fit(-MATRIX), "pairs: has negative values, but each is a pair"),
+        (lambda m: m.embed_right(np.float64(3)), "right_features: must be a DataFrame or a sparse matrix"),
+        (lambda m: gramrun.fit(-MATRIX), "pairs: the value of 0, 18 is -0.485.*, but each is a pair"),
         (lambda m: gramrun.load("nowhere"), "nowhere: not a run directory"),
     ],
 )
