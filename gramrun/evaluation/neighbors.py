@@ -138,7 +138,9 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
             )
     near = _similar(titles["title"], sought.lower())
     hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
-    raise InputError(f"no {kind} is called {sought!r}{hint}; `gramrun neighbors --side` searches the other side")
+    raise InputError(
+        f"no {kind} is called {sought!r}{hint}; `gramrun neighbors --side` searches the other side"
+    )
 
 
 def _matches(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:

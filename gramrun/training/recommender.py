@@ -16,7 +16,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -30,11 +30,12 @@ from gramrun.base.files import new_folder
 from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig
 from gramrun.config.loading import keys_of, load_config
+from gramrun.config.prepare import SplitBy
 from gramrun.data import shards
 from gramrun.data.corpus import Side, SplitCorpus
 from gramrun.data.in_memory import ID, encode, read_pairs
 from gramrun.data.split import split_corpus
-from gramrun.evaluation.protocol import evaluate_model
+from gramrun.evaluation.protocol import Among, evaluate_model
 from gramrun.evaluation.ranking import ItemSets
 from gramrun.evaluation.trained import SideName, load_model
 from gramrun.model.build import embed_new_items
@@ -73,6 +74,7 @@ def fit(
     epochs: float = EPOCHS,
     seed: int = 0,
     validation_fraction: float = 0.0,
+    split_by: SplitBy = "pairs",
     progress: bool = True,
     **settings: Any,
 ) -> Recommender:
@@ -95,7 +97,9 @@ def fit(
         estimator: of the Gramians: ``sogram``, ``sagram``, ``sampling``, ``exact``, ...
         epochs: passes over the pairs.
         seed: of parameters, batches and the split. Equal input, settings and threads give equal bits.
-        validation_fraction: the share of pairs that are held out for `Recommender.evaluate`.
+        validation_fraction: the share of pairs, or of items, that are held out for `Recommender.evaluate`.
+        split_by: what is held out: ``pairs``, or whole ``right-items`` or ``left-items``, whose pairs are not
+            trained on.
         progress: whether to show a bar.
         settings: keys of the configuration by their last part, as ``gravity=10`` or ``hidden=[256]``, or,
             where several end so, in full: ``**{"train.optimizer": "sparse-adam"}``.
@@ -124,7 +128,9 @@ def fit(
         given = read_pairs(pairs, left_features, right_features, with_values=valued)
         if valued and given.corpus.target is None:
             raise InputError("pairs: target='value' needs values: a column value, or a matrix")
-        corpus = split_corpus(given.corpus, validation_fraction, seed)
+        if split_by not in get_args(SplitBy):
+            raise InputError(f"split_by: must be one of {', '.join(get_args(SplitBy))}, not {split_by!r:.60}")
+        corpus = split_corpus(given.corpus, validation_fraction, seed, split_by)
         batch = min(LARGEST_BATCH, len(corpus.train))
         own = {
             "model.embedding_dim": embedding_dim,
@@ -341,21 +347,24 @@ class Recommender:
             rows = embed_new_items(self._model, name, side, new)
         return np.asarray(rows.cpu().float().numpy())
 
-    def evaluate(self, split: str = "validation") -> dict[str, Any]:
+    def evaluate(self, split: str = "validation", *, among: Among = "all") -> dict[str, Any]:
         """Rank as ``gramrun evaluate`` does (`gramrun.evaluation.protocol`): MAP@10 and other metrics.
 
         Args:
             split: ``validation``, the pairs that `fit` held out, or ``train``.
+            among: the right items that are ranked: ``all``, or the ``unseen`` ones that are held out.
 
         Raises:
-            ValueError: when the split has no pairs.
+            ValueError: when the split has no pairs, or no unseen right item.
         """
         with _value_errors():
             if split not in ("validation", "train"):
                 raise InputError(f"split: must be validation or train, not {split!r:.60}")
             if split == "validation" and not len(self._corpus.validation):
                 raise InputError("the model has no validation pairs; give fit a validation_fraction")
-            return evaluate_model(self._model, self._corpus, [split], self.config.evaluation)[split]
+            if among not in get_args(Among):
+                raise InputError(f"among: must be all or unseen, not {among!r:.60}")
+            return evaluate_model(self._model, self._corpus, [split], self.config.evaluation, among)[split]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write a run directory with its corpus: ``gramrun evaluate``, ``export`` and ``neighbors`` read it.

@@ -235,6 +235,16 @@ def test_a_run_of_the_command_line_embeds_new_items(request, tmp_path):
     assert rows.shape == (2, 35) and (rows[0] == rows[1]).all() and rows.any()
 
 
+def test_items_are_held_out_and_ranked_among_themselves():
+    model = gramrun.fit(
+        MATRIX, right_features=GENRES, validation_fraction=0.3, split_by="right-items", **SMALL
+    )
+    trained = set(model._corpus.train.right)
+    assert not trained & set(model._corpus.validation.right) and len(trained) < ITEMS
+    every, unseen = model.evaluate(), model.evaluate(among="unseen")
+    assert every["candidates"] == ITEMS and unseen["candidates"] == ITEMS - len(trained)
+
+
 def test_all_pairs_train_where_none_are_held_out(tmp_path):
     model = gramrun.fit(MATRIX, **SMALL)
     assert len(model._corpus.train) == MATRIX.nnz
@@ -280,6 +290,9 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: m.recommend([[1]]), "left_ids: must be identifiers, or one of them"),
         (lambda m: m.recommend((0, 1)), r"left_ids: \(0, 1\) is not known"),
         (lambda m: m.evaluate("test"), "split: must be validation or train"),
+        (lambda m: m.evaluate(among="new"), "among: must be all or unseen"),
+        (lambda m: m.evaluate(among="unseen"), "unseen"),
+        (lambda m: gramrun.fit(MATRIX, split_by="items"), "split_by: must be one of pairs, "),
         (lambda m: gramrun.fit(MATRIX, gravity={1}), "is no value of a setting"),
         (lambda m: gramrun.fit(MATRIX, estimator=["a"]), "estimator.name"),
         (
