@@ -11,10 +11,13 @@ profile asks for is run again (`jobs.state_of`), so an old measurement cannot pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import yaml
 
 from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Job, Script, kept_manifest, state_of
@@ -43,19 +46,52 @@ def read(file: Path = FILE) -> dict[str, bytes]:
 
 
 def add(jobs: Sequence[Job], file: Path = FILE) -> int:
-    """Add finished jobs and the manifests of corpora; files of the same folder are replaced.
+    """Add finished jobs and the manifests of corpora.
+
+    What is published already stays: a run of the same configuration and data with the same files, a corpus of
+    the same content. Otherwise the files of a folder are replaced.
 
     Returns:
         How many files are published now.
     """
+    before = read(file)
     own = {path.as_posix(): source.read_bytes() for path, source in _files(jobs)}
-    folders = {Path(path).parent for path in own if path.startswith("results/runs")}
-    every = {path: content for path, content in read(file).items() if Path(path).parent not in folders} | own
-    rows = sorted(every.items())
-    with new_file(file) as temporary:
-        frame = pd.DataFrame(rows, columns=["path", "content"])
-        frame.to_parquet(temporary, compression="zstd", index=False)
-    return len(rows)
+    runs = {path.rpartition("/")[0] for path in own if path.startswith("results/runs")}
+    kept = {folder for folder in runs if _is_published(_inside(own, folder), _inside(before, folder))}
+    corpora = (path for path in own if path.startswith("results/corpora") and path in before)
+    kept |= {path for path in corpora if _hash(own[path]) == _hash(before[path])}
+    every = {path: content for path, content in before.items() if path.rpartition("/")[0] not in runs - kept}
+    every |= {path: content for path, content in own.items() if not {path, path.rpartition("/")[0]} & kept}
+    if every != before:
+        with new_file(file) as temporary:
+            frame = pd.DataFrame(sorted(every.items()), columns=["path", "content"])
+            frame.to_parquet(temporary, compression="zstd", index=False)
+    return len(every)
+
+
+def _inside(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
+    found = (path.rpartition("/") for path in files)
+    return {name: files[f"{parent}/{name}"] for parent, _, name in found if parent == folder}
+
+
+def _is_published(own: Mapping[str, bytes], before: Mapping[str, bytes]) -> bool:
+    """Whether a run is published with all of its files, of the same data and, where it has them, keys."""
+    if not set(own) <= set(before):
+        return False
+    data = [json.loads(run[directory.MANIFEST])["data_hash"] for run in (own, before)]
+    configs = [yaml.safe_load(run[directory.CONFIG]) for run in (own, before)]
+    return data[0] == data[1] and _has(*configs)
+
+
+def _has(values: Any, older: Any) -> bool:
+    """Whether a configuration has every key of an older one, with its value."""
+    if not isinstance(older, dict):
+        return bool(values == older)
+    return isinstance(values, dict) and all(_has(values.get(key), value) for key, value in older.items())
+
+
+def _hash(manifest: bytes) -> str:
+    return str(json.loads(manifest)["content_hash"])
 
 
 def restore(file: Path = FILE) -> int:

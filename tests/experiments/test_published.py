@@ -14,8 +14,10 @@ def finished(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "state_of", lambda job: "done")
     run = tmp_path / "results/runs/toy/a-seed0"
     (run / "checkpoints").mkdir(parents=True)
-    for name in ("manifest.json", "metrics.jsonl", "embeddings.npz", "checkpoints/step-1.pt"):
+    for name in ("metrics.jsonl", "embeddings.npz", "checkpoints/step-1.pt"):
         (run / name).write_text(name)
+    (run / "manifest.json").write_text('{"data_hash": "d"}')
+    (run / "config.yaml").write_text("train: {epochs: 3}")
     script = Script("m", (), "", tmp_path.joinpath("results/planted.csv").relative_to(tmp_path))
     script.output.write_text("x")
     script.stamp.write_text("stamp")
@@ -23,26 +25,48 @@ def finished(tmp_path, monkeypatch):
 
 
 def test_measurements_come_back_and_nothing_large_is_published(finished):
-    assert published.add(finished) == 4
+    assert published.add(finished) == 5
     assert {path.rpartition("/")[2] for path in published.read()} == {
-        "manifest.json", "metrics.jsonl", "planted.csv", "planted.csv.stamp.json",
+        "manifest.json", "config.yaml", "metrics.jsonl", "planted.csv", "planted.csv.stamp.json",
     }  # fmt: skip
     run = finished[0].output
     for path in sorted(run.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     run.rmdir()
-    assert published.restore() == 2
+    assert published.restore() == 3
     assert (run / "metrics.jsonl").read_text() == "metrics.jsonl"
     assert not (run / "checkpoints").exists()
 
 
-def test_a_run_that_is_here_is_left_alone_and_a_new_one_replaces_the_published(finished):
+def test_a_run_that_is_here_is_left_alone(finished):
     published.add(finished)
     metrics = finished[0].output / "metrics.jsonl"
     metrics.unlink()
     assert published.restore() == 0 and not metrics.exists()
-    published.add(finished)
-    assert not any(path.endswith("metrics.jsonl") for path in published.read())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "replaced"),
+    [
+        (None, "", False),  # measured again
+        ("config.yaml", "train: {epochs: 3, l2: 0}", False),  # a key that is newer than what is published
+        ("config.yaml", "train: {epochs: 4}", True),
+        ("config.yaml", "{}", True),
+        ("manifest.json", '{"data_hash": "other"}', True),
+        ("evaluation.json", "{}", True),  # what the published run lacks
+    ],
+)
+def test_a_published_run_stays_unless_it_is_another_or_has_less(finished, name, text, replaced):
+    published.add(finished[:1])
+    before = published.FILE.stat().st_mtime_ns
+    run = finished[0].output
+    (run / "metrics.jsonl").write_text("other numbers")
+    if name:
+        (run / name).write_text(text)
+    published.add(finished[:1])
+    found = published.read()[f"{run.as_posix()}/metrics.jsonl"]
+    assert (found == b"other numbers") == replaced
+    assert replaced or published.FILE.stat().st_mtime_ns == before
 
 
 def test_a_damaged_file_is_named(finished):
