@@ -132,11 +132,21 @@ def test_the_factorial_experiment(maps, optimizer, batch):
 
 def test_how_batches_are_drawn(maps):
     lifts = [
-        lift(maps["sparse-adam", f"sampling, {name}", batch], maps["sparse-adam", "sampling", batch][:3], 1)
+        lift(maps["sparse-adam", f"sampling, {name}", batch], maps["sparse-adam", "sampling", batch], 1)
         for name, batch in (("shared", 1024), ("shared", 64), ("gradient", 1024))
     ]
     expected = "one B for both sides {} (B = 64: {}); B′ itself, with the gradient through both Gramians (equation 15), {}"
     assert expected.format(*lifts) in FINDINGS.replace("\n  ", " ")
+
+
+def test_a_smaller_rate_lets_errors_decay_sooner_at_scale():
+    table = pd.read_csv(pages.ROOT / "results/reference/error_at_scale/error_at_scale.csv")
+    settled = (
+        table[table["α"] == 0.01].pivot(index="corpus", columns="η", values="settled at step").astype(int)
+    )
+    simple, fr = (settled.loc[name].tolist() for name in ("simple-scale", "fr-scale"))
+    expected = f"{simple[0]} of {simple[1]} and in {fr[0]} of {fr[1]} steps"
+    assert expected in " ".join(ALL_FINDINGS.split())
 
 
 def test_the_titles_of_enwik8(runs):

@@ -75,7 +75,7 @@ def section(plan: Plan) -> Section:
         )
         caption = (
             f"{dataset}: SOGram's error against a Gramian of {plan.option('samples', dataset):,} sampled "
-            f"embeddings, {len(plan.seeds)} seeds. Grey: below the sample's own standard error."
+            f"embeddings, {_seeds(plan)}. Grey: below the sample's own standard error."
         )
         figure = plotting.learning_rates_figure(frame)
         drawn.append(write_figure(plan.folder, figure, f"error-at-scale-{dataset}", caption))
@@ -83,11 +83,11 @@ def section(plan: Plan) -> Section:
         measured |= found | {keys.scale_steps(dataset): (float(frame["step"].max()),)}
         rows += _rows(dataset, plan, found, frame)
     caption = (
-        f"Left Gramian, |B| = {BATCH}; {len(plan.seeds)} seeds, ± standard deviation. Late: mean over the "
+        f"Left Gramian, |B| = {BATCH}; {_seeds(plan)}. Late: mean over the "
         f"last {LATE:.0%} of the steps. Settled: the step from which on the error stays below "
         f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
         "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
-        "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps."
+        "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps, where it was measured."
     )
     return Section(
         plan.item,
@@ -99,6 +99,10 @@ def section(plan: Plan) -> Section:
         measured,
         tuple(task.output for task in tasks(plan)),
     )
+
+
+def _seeds(plan: Plan) -> str:
+    return "one seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds, ± standard deviation"
 
 
 def errors(paths: Sequence[Path], rate: float) -> pd.DataFrame:
@@ -184,7 +188,9 @@ def _rows(dataset: str, plan: Plan, found: dict[str, Seeds], frame: pd.DataFrame
                     "settled at step": f"not yet in {never} of {len(settling)} seeds"
                     if never
                     else spread(settling, 0),
-                    "drift a step": spread(values[Decay.DRIFT], 5),
+                    "drift a step": ""
+                    if np.isnan(values[Decay.DRIFT]).any()
+                    else spread(values[Decay.DRIFT], 5),
                     "reference's standard error": f"{reference:.4f}",
                 }
             )
