@@ -58,6 +58,8 @@ def runs():
             optimizer = config["train"]["optimizer"]
             if config["train"]["learning_rate"] == SLOWER.get(match[1]):
                 optimizer += " slower"
+            if match[1] == "simple-scale" and config["model"]["input_dim"] == 128:
+                optimizer += " wide"
             found[match[1], optimizer, name, batch][int(match[3])] = value
     return {key: [values[seed] for seed in sorted(values)] for key, values in found.items()}
 
@@ -393,7 +395,7 @@ def test_items_never_seen():
 
 def test_the_run_at_the_size_of_simple_english_wikipedia():
     files = published.read(pages.ROOT / published.FILE)
-    names = ("sampling", "sogram-alpha-0.1", "sagram-cache-item")
+    names = ("sampling", "sogram-alpha-0.1", "sagram-cache-item", "sampling-input-dim-128")
     curves = []
     for name in names:
         text = files[f"results/runs/simple-scale/paper-{name}-seed0/metrics.jsonl"].decode()
@@ -401,11 +403,19 @@ def test_the_run_at_the_size_of_simple_english_wikipedia():
         curves.append({round(record["epoch"]): record["map@10"] for record in records})
     table = FINDINGS.split("| epochs |")[1]
     epochs = [int(cell) for cell in cells(table.splitlines()[0])]
-    sampling, sogram, sagram = curves
-    assert line(table, "| sampling |")[1:] == [number(sampling[e], 4) for e in epochs]
+    sampling, sogram, sagram, wide = curves
+    for label, curve in (("sampling", sampling), ("sampling, inputs of 128", wide)):
+        assert line(table, f"| {label} |")[1:] == [number(curve[e], 4) for e in epochs]
     for label, curve in (("SOGram, α = 0.1", sogram), ("SAGram per item", sagram)):
         lifts = [f"{100 * (curve[e] / sampling[e] - 1):+.1f} %".replace("-", "−") for e in epochs]
         assert line(table, f"| lift of {label} |")[1:] == lifts
+    (solved,) = (
+        json.loads(content)["validation"]["map@10"]
+        for path, content in files.items()
+        if re.fullmatch(r"results/runs/simple-scale/exact-als-.*-seed0/evaluation.json", path)
+    )
+    share = f"{100 * wide[20] / solved:.0f} % of exact ALS"
+    assert f"MAP@10 is {number(wide[20], 4)}, {share}" in FINDINGS
     ranks = []
     for name in names[:2]:
         evaluation = json.loads(files[f"results/runs/simple-scale/paper-{name}-seed0/evaluation.json"])
@@ -422,6 +432,7 @@ def test_table_2_beside_the_paper_s(runs):
         "miwiki, 3 seeds": ("miwiki", "sparse-adam", "exact", 3),
         "simple-scale, 1 seed": ("simple-scale", "sparse-adam", "SAGram per item", 1),
         "simple-scale at η/5, 1 seed": ("simple-scale", "sparse-adam slower", "SAGram per item", 1),
+        "simple-scale, inputs of 128, 1 seed": ("simple-scale", "sparse-adam wide", "SAGram per item", 1),
         "fr-scale, 1 seed, .24 epochs": ("fr-scale", "adagrad", "SAGram per item", 1),
     }
     for start, (corpus, optimizer, nearest, seeds) in rows.items():
