@@ -21,7 +21,7 @@ from gramrun.base.files import (
     write_json,
     write_text,
 )
-from gramrun.base.interruption import Interrupted
+from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
 from gramrun.base.records import is_number
@@ -210,7 +210,9 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     )
 
     def stop(status: str, **fields: Any) -> None:
-        run.update_manifest(status=status, **fields, seconds=elapsed(), files=checksums(run.path))
+        # torchrun terminates the others as soon as one process has ended; the first one may be writing then.
+        with deferred_interrupt(passed_on=True):
+            run.update_manifest(status=status, **fields, seconds=elapsed(), files=checksums(run.path))
 
     try:
         yield elapsed

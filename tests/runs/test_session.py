@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from helpers import resume, start, timeless, train
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import read_json
+from gramrun.base.interruption import Interrupted
 from gramrun.evaluation.trained import evaluate_run
 from gramrun.runs import checkpoints, directory
 from gramrun.training.loop import fit
@@ -101,6 +103,29 @@ def test_nan_stops_with_the_last_good_checkpoint(tmp_path, make_config, corpus):
     assert run.manifest["status"] == "failed"
     state = checkpoints.load_newest(run)
     assert all(torch.isfinite(t).all() for t in state["trainer"]["model"].values())
+
+
+def test_a_signal_while_the_end_is_recorded_loses_nothing(tmp_path, make_config, corpus, monkeypatch):
+    """As torchrun sends it to the first process when another one has died."""
+    run = start(tmp_path / "r", make_config(), corpus)
+    write = directory.Run.update_manifest
+
+    def interrupted(self, **fields):
+        if fields.get("status") == "failed":
+            os.kill(os.getpid(), signal.SIGTERM)
+        write(self, **fields)
+
+    def interrupt(number, frame):
+        raise Interrupted("interrupted")
+
+    monkeypatch.setattr(directory.Run, "update_manifest", interrupted)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with pytest.raises(RunError, match="lost the others"), runs.outcome(run, 1):
+            raise RunError("lost the others")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert runs.open_run(run.path).manifest["status"] == "failed"
 
 
 def test_evaluation_matches_the_last_metrics(tmp_path, make_config, corpus):
