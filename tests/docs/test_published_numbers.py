@@ -317,7 +317,7 @@ def test_what_ranks_best(corpus, title):
             if label not in maps:
                 expected.append("")
                 continue
-            ends = interval(tuple(maps[label] - maps[best]))
+            ends = interval(tuple((maps[label] - maps[best]).dropna()))
             low, high = (f"{x:+.4f}".replace("0.", ".", 1).replace("-", "−") for x in ends)
             expected.append(f"{number(maps[label].mean(), 4)} [{low}, {high}]")
         assert row[2:] == expected
