@@ -34,7 +34,7 @@ class Dataset:
 
 
 _SAME_NAME = (
-    "movielens-100k", "movielens-1m", "movielens-10m", "enwik8", "simple-scale", "fr-scale",
+    "movielens-100k", "movielens-1m", "movielens-10m", "enwik8", "simple-scale", "fr-scale", "en-scale",
     "wikipedia-simple", "wikipedia-fr", "wikipedia-en",
 )  # fmt: skip
 DATASETS = {name: Dataset(name, name) for name in _SAME_NAME}
