@@ -1,6 +1,9 @@
 """Figure 2: errors of SAGram, SOGram and sampling on one trajectory, Gramian batches of 128 and 1,024.
 
 `trade_off` (Figure 3) reads the same trajectories with the functions of this module.
+
+Options: ``steps``; ``settings`` (``--set`` settings of another training than the config's) with ``part``
+(what its tables and figures are called; claims are judged on the config's own trajectories).
 """
 
 from __future__ import annotations
@@ -27,29 +30,32 @@ def tasks(plan: Plan) -> list[Task]:
 def of_dataset(plan: Plan, dataset: str) -> list[Task]:
     """The trajectories of one data set, one a seed; of ``steps`` steps where the plan has that option."""
     steps = plan.option("steps", dataset)
-    settings = () if steps is None else (f"train.steps={steps}", f"gram_error.every={steps // MEASURED}")
-    return plan.tasks("gram-error", dataset, "gram-error", *settings)
+    length = () if steps is None else (f"train.steps={steps}", f"gram_error.every={steps // MEASURED}")
+    return plan.tasks("gram-error", dataset, "gram-error", *length, *plan.options.get("settings", ()))
 
 
 def section(plan: Plan) -> Section:
     """The curves, and tables of late errors."""
     tables, drawn, runs = [], [], []
     measured: dict[str, Seeds] = {}
+    part, own = plan.options.get("part"), " ".join(plan.options.get("settings", ()))
     for dataset in plan.datasets:
         paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
+        name, training = (f"{dataset}-{part}", f" ({own})") if part else (dataset, "")
         for kind, caption in (
-            ("gram-error", "errors on one trajectory a seed, driven by batch sampling."),
-            ("theory", "measured errors beside Proposition 5's bounds."),
+            ("gram-error", f"errors on one trajectory a seed, driven by batch sampling{training}."),
+            ("theory", f"measured errors beside Proposition 5's bounds{training}."),
         ):
-            drawn.append(draw_runs(plan.folder, kind, paths, dataset, caption))
+            drawn.append(draw_runs(plan.folder, kind, paths, name, caption))
         caption = (
-            f"{dataset}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {LATE:.0%} of {frame['step'].max():,} steps; "
-            f"± over {len(plan.seeds)} seeds; sorted by the last column. {conditions(frame, pairs)}"
+            f"{dataset}{training}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {LATE:.0%} of "
+            f"{frame['step'].max():,} steps; ± over {len(plan.seeds)} seeds; sorted by the last column. "
+            + conditions(frame, pairs)
         )
-        tables.append(Table(dataset, caption, table(frame)))
-        measured |= measurements(dataset, frame, pairs)
+        tables.append(Table(name, caption, table(frame)))
+        measured |= {} if part else measurements(dataset, frame, pairs)
     return Section(
         plan.item,
         "Gramian error",
