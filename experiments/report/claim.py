@@ -73,7 +73,7 @@ class Claim:
         limits: where the compared value must lie.
         why: the reason for these limits.
         needs: without these the runs are too short for the claim.
-        trained: the name of `keys.trained`; below 1 in the mean, nothing is said about ranking.
+        trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
         ceiling: the names of the same comparison for the exact Gramian: the most an estimator could gain.
         untested: why it cannot be measured without more data, where it cannot.
     """

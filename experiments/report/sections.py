@@ -111,6 +111,24 @@ def interval(values: Seeds, level: float = 0.95) -> tuple[float, float]:
     return float(np.mean(values) - half), float(np.mean(values) + half)
 
 
+def geometric(ratios: Seeds, level: float = 0.95) -> tuple[float, float, float]:
+    """The geometric mean of ratios and its interval: a ratio and its inverse then say the same."""
+    logs = np.log(ratios)
+    return tuple(np.exp([logs.mean(), *interval(tuple(logs), level)]).tolist())
+
+
+def lift(ratios: Seeds) -> str:
+    """A mean ratio less 1 with its 95 % interval, as "+3.2% [-1.7%, +8.0%]"; the mean alone for one seed."""
+    mean, low, high = (x - 1 for x in geometric(ratios))
+    return f"{mean:+.1%}" if np.isnan(low) else f"{mean:+.1%} [{low:+.1%}, {high:+.1%}]"
+
+
+def falls_short(shares: Seeds) -> bool:
+    """Whether shares of what is required are below 1: all of their 95 % interval, or the one value."""
+    high = interval(shares)[1]
+    return bool((np.mean(shares) if np.isnan(high) else high) < 1)
+
+
 def with_interval(values: Seeds, form: str) -> str:
     """A mean with its 95 % interval, such as "+0.0123 [+0.0100, +0.0146]"; the mean alone for one seed."""
     low, high = interval(values)

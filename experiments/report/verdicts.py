@@ -32,7 +32,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.report.claim import Claim
-from experiments.report.sections import Section, Seeds, interval
+from experiments.report.sections import Section, Seeds, falls_short, geometric, interval
 from gramrun.base.files import write_json
 
 Values = dict[str, Seeds]  # measurements by name
@@ -229,11 +229,11 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
 def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str | None:
     """Why the towers count as untrained, in words; None where they are trained, or nothing is known."""
     share = measured.get(claim.trained.format(**case)) if claim.trained else None
-    if not share or np.mean(share) >= 1:
+    if not share or not falls_short(share):
         return None
     return (
-        f"the best towers reach {np.mean(share):.0%} of what is required: popularity, and 90 % of exact ALS "
-        "of the same objective"
+        f"towers with the exact Gramian, or else sampling, reach {np.mean(share):.0%} of what is required: "
+        "popularity, and 90 % of exact ALS of the same objective"
     )
 
 
@@ -248,7 +248,7 @@ def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds
     sides = [measured.get(name.format(**case), ()) for name in claim.ceiling or ()]
     if not sides or not sides[0] or len(sides[0]) != len(sides[1]):
         return NO_ESTIMATE
-    return _geometric(np.divide(*map(np.array, sides)), LEVEL)
+    return geometric(tuple(np.divide(*map(np.array, sides))), LEVEL)
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
@@ -294,19 +294,13 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) ->
     ends = [
         (float(np.median(row)), min(row), max(row))
         if claim.measure == "count" or np.isinf(row).any() or (ratios and not row.all())
-        else _geometric(row, level)
+        else geometric(tuple(row), level)
         if ratios and min(row) > 0
         else (float(np.mean(row)), *interval(tuple(row), level))
         for row in rows
     ]
     middle, low, high = np.min(ends, axis=0).tolist()  # a contrast holds where both of its parts do
     return middle, low, high
-
-
-def _geometric(ratios: np.ndarray, level: float) -> Estimate:
-    """The geometric mean and its interval: a ratio and its inverse then say the same."""
-    logs = np.log(ratios)
-    return tuple(np.exp([logs.mean(), *interval(tuple(logs), level)]).tolist())
 
 
 def between_corpora(

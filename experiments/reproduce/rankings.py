@@ -9,9 +9,10 @@ import importlib.util
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tqdm import tqdm
 
 from experiments.report import keys
 from experiments.report.keys import EXACT, SAMPLING, Ranking
-from experiments.report.sections import Seeds, Table, interval, spread, with_interval
+from experiments.report.sections import Seeds, Table, geometric, lift, spread
 from experiments.reproduce.corpora import configs
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan, run_task, settings
@@ -40,6 +41,7 @@ RESAMPLES = 2000  # of left items
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
 SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
 LAST = 0.1  # the part of training whose rise the table shows
+SETTLED = 1 / 3  # the last part of the steps before η falls, which stands for a constant η
 WORTH_PROCESSES = 5  # runs to evaluate; starting a process takes seconds
 UNSEEDED = ("popularity", "ease")  # configs of baselines that draw nothing
 PACKAGES = {"implicit-als": "implicit"}  # configs of baselines that need a package
@@ -190,7 +192,8 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     Returns:
         Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, and ``interval`` (of
         the validation MAP@10, over left items); of training runs also ``best`` (of the validation curve),
-        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`) and ``popularity``.
+        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`), ``popularity`` and ``constant`` (the
+        mean validation MAP@10 over the last `SETTLED` of the steps at a constant η; NaN where η never falls).
     """
     rows = []
     asked = {method: runs_of(plan, dataset, method) for method in present(dataset, methods)}
@@ -219,13 +222,17 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
 
 def _along(path: Path) -> dict[str, Any]:
     """The curve of a training run."""
-    curve = pd.DataFrame(runs.open_run(path).metrics())
+    run = runs.open_run(path)
+    curve = pd.DataFrame(run.metrics())
     best = curve["map@10"].idxmax()
+    falls = run.config.train.decay_from * curve["step"].iloc[-1]
+    settled = curve["step"].between((1 - SETTLED) * falls, falls, inclusive="right")
     return {
         "best": curve["map@10"][best],
         "best_step": curve["step"][best],
         "steps": curve["step"].iloc[-1],
         "seconds": curve["train_seconds"].iloc[-1],
+        "constant": curve["map@10"][settled].mean() if run.config.train.decay_from < 1 else float("nan"),
         "curve": np.array(curve[["train_seconds", "step", "map@10"]], dtype=float),
     }
 
@@ -235,10 +242,15 @@ def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
     return tuple(float(x) for x in frame.loc[frame["label"] == label, name])
 
 
-def lifts(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> Seeds:
-    """A method's relative lift of the validation MAP@10 over another's, paired by seed: 0.01 is 1 %."""
-    own, baseline = column(frame, label, "validation"), column(frame, other, "validation")
-    return tuple(a / b - 1 for a, b in zip(own, baseline, strict=True))
+def ratios(frame: pd.DataFrame, label: str, other: str = SAMPLING, name: str = "validation") -> Seeds:
+    """A method's validation MAP@10 over another's, paired by seed."""
+    return tuple(a / b for a, b in zip(column(frame, label, name), column(frame, other, name), strict=True))
+
+
+def lift_at_constant_rate(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> str:
+    """A method's lift before η falls (`measure`'s ``constant``); empty where η never does."""
+    found = ratios(frame, label, other, "constant")
+    return "" if np.isnan(found).any() else lift(found)
 
 
 def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
@@ -305,6 +317,11 @@ def late_rise(frame: pd.DataFrame, label: str) -> float:
     return float(np.mean(rises))
 
 
+def judged(labels: Collection[str]) -> str:
+    """The method that says whether towers are trained: the best of several would pass by luck."""
+    return EXACT if EXACT in labels else SAMPLING
+
+
 def required_map(popularity: float, optimum: Seeds) -> float:
     """What trained towers must reach: popularity, and `REACHED` of exact ALS where that is known."""
     return max(popularity, REACHED * float(np.mean(optimum or [0.0])))
@@ -323,9 +340,9 @@ def measured(
     """
     found: dict[str, Seeds] = {}
     if optimum is not None:
-        best = frame.groupby("label")["validation"].mean().idxmax()
         required = required_map(frame["popularity"].iloc[0], optimum)
-        found[keys.trained(dataset)] = tuple(x / required for x in column(frame, str(best), "validation"))
+        own = column(frame, judged(frame["label"].unique()), "validation")
+        found[keys.trained(dataset)] = tuple(x / required for x in own)
     for label in frame["label"].unique():
         values = {
             Ranking.VALIDATION: column(frame, label, "validation"),
@@ -343,23 +360,30 @@ def measured(
     return found
 
 
-def resampled_lift(plan: Plan, dataset: str, methods: Sequence[Method], label: str) -> str:
-    """The 95 % interval of a method's lift over sampling by a paired bootstrap over left items.
+@lru_cache(maxsize=1)
+def _resamples(items: int) -> np.ndarray:
+    """How often each resample draws each item: float64 of shape (`RESAMPLES`, items)."""
+    random = np.random.default_rng(0)
+    return random.multinomial(items, np.full(items, 1 / items), size=RESAMPLES).astype(np.float64)
+
+
+def resampled_lift(
+    plan: Plan, dataset: str, methods: Sequence[Method], label: str, other: str = SAMPLING
+) -> str:
+    """The 95 % interval of a method's lift over another by a paired bootstrap over left items.
 
     Each resample draws left items with replacement, the same for both methods and every seed, and takes the
     mean over seeds of the lift. It says how the lift varies with the left items, not with the training.
     """
-    own, other = (
+    own, base = (
         np.array(
             [runs.average_precision(runs.open_run(path), "validation") for path in paths(plan, dataset, [m])],
             dtype=np.float64,
         )
-        for m in (_named(dataset, methods, label), _named(dataset, methods, SAMPLING))
+        for m in (_named(dataset, methods, label), _named(dataset, methods, other))
     )
-    items = own.shape[1]
-    random = np.random.default_rng(0)
-    weights = random.multinomial(items, np.full(items, 1 / items), size=RESAMPLES).astype(np.float64)
-    drawn = (weights @ own.T / (weights @ other.T) - 1).mean(axis=1)
+    weights = _resamples(own.shape[1])
+    drawn = np.exp(np.log(weights @ own.T / (weights @ base.T)).mean(axis=1)) - 1
     low, high = np.quantile(drawn, [0.025, 0.975])
     return f"[{low:+.1%}, {high:+.1%}]"
 
@@ -377,13 +401,14 @@ def table(
         own = frame[frame["label"] == label]
         alpha = re.fullmatch(r"SOGram α=([\d.]+)", label)
         start = (1 - float(alpha[1])) ** own["steps"].mean() if alpha else 0.0
-        lift = "" if label == SAMPLING else with_interval(lifts(frame, label), "+.1%")
+        gain = "" if label == SAMPLING else lift(ratios(frame, label))
         rows.append(
             {
                 "method": label,
                 "validation MAP@10": spread(column(frame, label, "validation")),
-                "lift over sampling [95 %]": lift,
-                "by left items": resampled_lift(plan, dataset, methods, label) if lift else "",
+                "lift over sampling [95 %]": gain,
+                "by left items": resampled_lift(plan, dataset, methods, label) if gain else "",
+                "lift at a constant η": lift_at_constant_rate(frame, label) if gain else "",
                 "training MAP@10": spread(column(frame, label, "train")),
                 "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
                 f"{own['steps'].mean():,.0f})",
@@ -393,6 +418,7 @@ def table(
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
         )  # fmt: skip
+    rows = [{name: value for name, value in row.items() if any(r[name] for r in rows)} for row in rows]
     rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
     if optimum:
         rows.append({"method": EXACT_ALS, "validation MAP@10": spread(optimum)})
@@ -400,11 +426,15 @@ def table(
 
 
 def summary(dataset: str, frame: pd.DataFrame) -> str:
-    """Which methods differ from sampling, by the paired intervals, and where the best and popularity are."""
+    """Which methods differ from sampling, and where the best and popularity are.
+
+    The intervals are Bonferroni's: all of them together cover with 95 %.
+    """
     groups: dict[str, list[str]] = {"ahead of sampling": [], "behind": [], "not told apart": []}
-    for label in (x for x in frame["label"].unique() if x != SAMPLING):
-        low, high = interval(lifts(frame, label))
-        groups["ahead of sampling" if low > 0 else "behind" if high < 0 else "not told apart"].append(label)
+    compared = [x for x in frame["label"].unique() if x != SAMPLING]
+    for label in compared:
+        _, low, high = geometric(ratios(frame, label), 1 - 0.05 / len(compared))
+        groups["ahead of sampling" if low > 1 else "behind" if high < 1 else "not told apart"].append(label)
     told = [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]
     best = frame.groupby("label")["validation"].mean().max()
     return (
