@@ -8,8 +8,10 @@ safe for colour-blind readers), dash pattern and marker.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +35,9 @@ FONT_SIZE, SMALL_FONT_SIZE = 8.0, 7.0  # points
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# Places in the palette by label, without "SOGram", blanks and commas.
+OWN = {"sampling": 0, "α=0.1": 1, "α=0.01": 2, "α=0.001": 3, "exactGramian": 4, "SAGramβ=1peritem": 5,
+       "SAGramβ=1perpair": 6, "SAGramβ=1/nperpair": 7}  # fmt: skip
 MARKERS_PER_LINE = 6
 SHADE = "0.85"
 BASELINE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 1.0}
@@ -192,8 +197,11 @@ def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A style for each distinct label, in order of first mention."""
-    return {label: line_style(index) for index, label in enumerate(dict.fromkeys(labels))}
+    """A style for each distinct label: estimators in `OWN` have one for all figures, others what is left."""
+    distinct = list(dict.fromkeys(labels))
+    own = {label: OWN[name] for label in distinct if (name := re.sub("SOGram|[ ,]", "", label)) in OWN}
+    left = (index for index in itertools.count() if index not in own.values())
+    return {label: line_style(own[label] if label in own else next(left)) for label in distinct}
 
 
 def line_style(index: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from gramrun.base.errors import InputError
 from gramrun.runs import plotting
+from gramrun.runs.panels import line_styles
 
 METHODS = ("sampling", "SOGram α = 0.001", "SOGram α = 0.01", "SOGram α = 0.1")
 ESTIMATORS = {"sampling": np.nan, "sagram-sag": np.nan, "sogram": 0.01, "sogram-debiased": 0.01}
@@ -171,3 +172,12 @@ def test_gravity_is_drawn_over_time_and_at_the_end():
 def test_data_that_cannot_be_plotted_are_named(plot, message):
     with pytest.raises(InputError, match=message):
         plot()
+
+
+def test_an_estimator_has_one_style_in_every_figure():
+    several = line_styles(["SAGram β=1, per item", "SOGram α=0.01", "tuned", "sampling", "α = 0.001"])
+    assert len({style["color"] for style in several.values()}) == len(several)
+    assert line_styles(["α = 0.01", "α = 0.001"]) == {
+        "α = 0.01": several["SOGram α=0.01"],
+        "α = 0.001": several["α = 0.001"],
+    }
