@@ -21,7 +21,7 @@ ERROR = ("movielens-100k", "movielens-1m", "enwik8", "simple-scale", "wikipedia-
          "wikipedia-en")  # fmt: skip
 PAIRS = ERROR[:5]  # corpora whose pairs are few enough to cache
 GRAVITY = ("enwik8", "simple-scale", "wikipedia-en")
-SCALE = ("enwik8", "simple-scale", "fr-scale", "wikipedia-en")
+SCALE = ("enwik8", "simple-scale", "fr-scale", "en-scale", "wikipedia-en")
 B = (128, 1024)
 SIDES = ("left", "right")
 PASSES = 3  # of Gramian batches over the pairs, drawn with replacement: e^−3 = 5 % of them are unseen

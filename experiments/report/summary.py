@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from experiments.report.claim import Claim
 from experiments.report.verdicts import Outcome, Verdict, number
 
-MADE = frozenset(("simple-scale", "planted-clusters"))
+MADE = frozenset(("simple-scale", "fr-scale", "en-scale", "planted-clusters"))
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 CASES_NAMED = 4
 DECIDED = (Outcome.PASS, Outcome.FAIL, Outcome.NOT_DECIDED)
 RULE = (
     "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two "
     "corpora). PASS: all of it within the claim's limits. FAIL: none of it. NOT DECIDED: it reaches across a "
-    "limit. NOT TRAINED: towers rank below popularity, or below 90 % of exact ALS of their objective. "
+    "limit. NOT TRAINED: towers of the exact Gramian, or else of sampling, rank below popularity or, by "
+    "their interval, below 90 % of exact ALS of their objective. "
     "NOT TESTED HERE: not measured, or in runs too short for the claim, or without an interval. "
     "Intervals cover the noise of training alone (start and batches): each corpus has one split and one "
     "sample of candidates. Verdicts, not the intervals shown, are corrected by Holm's method for the number "
     "of comparisons of the same measurements on a corpus. "
     "Claims, limits and their reasons: experiments/report/claims.py. "
-    "† made data, no real corpus. * A real corpus, but not one of the paper's."
+    "† made or expanded data. * A real corpus, but not one of the paper's."
 )
 
 
@@ -142,7 +143,9 @@ def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
     texts = dict.fromkeys(_estimate(verdict) for verdict in verdicts)
     if len(texts) > 1:
         ends = [shown(verdicts[0], end(v.estimate for v in verdicts)) for end in (min, max)]
-        texts = {f"{' to '.join(dict.fromkeys(ends))} in {len(verdicts)} comparisons": None}
+        claim = verdicts[0].claim
+        kind = "ratios of " if claim.measure == "ratio" and claim.trained is None else ""
+        texts = {f"{kind}{' to '.join(dict.fromkeys(ends))} in {len(verdicts)} comparisons": None}
     return f"{marked(dataset)}: {next(iter(texts))}"
 
 

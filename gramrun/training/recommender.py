@@ -46,7 +46,7 @@ from gramrun.training.memory import check_memory
 from gramrun.training.trainer import Trainer
 
 IN_MEMORY = "in-memory"
-DEFAULTS: dict[str, Any] = {  # chosen on tuning splits of four corpora at once (docs/findings.md)
+DEFAULTS: dict[str, Any] = {  # chosen on tuning splits of four corpora at once (docs/ranking.md)
     "train.gravity": 80,
     "train.gamma_left": 1,
     "train.gamma_right": 0,
@@ -80,7 +80,7 @@ def fit(
 ) -> Recommender:
     """Train towers u(x), v(y) on observed pairs and gravity over all pairs.
 
-    The defaults are linear towers with the setting that docs/findings.md measures on seven corpora: λ = 80,
+    The defaults are linear towers with the setting that docs/ranking.md measures on seven corpora: λ = 80,
     γ = 1 on the left and 0 on the right, L2 of 0.06 once a pair, Adagrad with η = 0.1 that falls from the
     sixth of 20 epochs on, batches of 1,024 pairs (all, where there are fewer). A model without features is
     matrix factorisation.
