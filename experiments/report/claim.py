@@ -74,7 +74,7 @@ class Claim:
         why: the reason for these limits.
         needs: without these the runs are too short for the claim.
         trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
-        ceiling: the names of the same comparison for the exact Gramian: the most an estimator could gain.
+        ceiling: the names of the same comparison for the exact Gramian: what an estimate without error gains.
         untested: why it cannot be measured without more data, where it cannot.
     """
 
