@@ -189,6 +189,12 @@ class LogSection(Section):
     tensorboard: bool = Field(
         False, description="`train` writes RUN/tensorboard too; needs `pip install 'gramrun[tensorboard]'`"
     )
+    gramian_samples: int = Field(
+        0,
+        ge=0,
+        description="at each evaluation measure the error of both Gramian estimates against as many drawn "
+        "members, or against all items where there are no more; 0: not",
+    )
 
 
 class RunConfig(Section):

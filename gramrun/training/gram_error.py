@@ -114,19 +114,14 @@ def check_config(config: RunConfig) -> None:
     """Check that there are estimators and errors to measure.
 
     Raises:
-        ConfigError: when ``gram_error.estimators`` is empty, ``gram_error.every`` is 0, the tables are
-            split, or the objective has no Gramians.
+        ConfigError: when ``gram_error.estimators`` is empty, ``gram_error.every`` is 0, or the Gramians
+            cannot be measured.
     """
     if not config.gram_error.estimators:
         raise ConfigError("gram_error.estimators is empty; list the estimators to measure")
     if not config.gram_error.every.count:
         raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
-    if config.train.tables != "replicated":
-        raise ConfigError("gram-error trains in one process; set train.tables: replicated")
-    if config.train.objective != "gravity":
-        raise ConfigError(
-            f"gram_error measures Gramians; train.objective is {config.train.objective}, set gravity"
-        )
+    trajectory.check_measurable(config, "gram-error")
 
 
 def check_finished(run: Run) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
@@ -28,6 +28,7 @@ from gramrun.training.inner_products import InnerProducts
 from gramrun.training.memory import STATE_FLOATS, check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
 from gramrun.training.trainer import Trainer
+from gramrun.training.trajectory import check_measurable, own_errors
 
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every restart a store of its own
 
@@ -103,6 +104,12 @@ def open_run(
     else:
         runs.check_free(path, force=force)
     check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
+    if kind == "train" and config.log.gramian_samples:
+        check_measurable(config, "log.gramian_samples")
+        if config.estimator.name == "none":
+            raise ConfigError(
+                "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
+            )
     if kind == "train":
         check_memory(config, corpus, processes)
         processes.wait()  # no process allocates before all have seen what is free
@@ -297,6 +304,8 @@ def _measure(
     for split, result in evaluate_model(trainer.model, corpus, settings.splits, settings).items():
         prefix = "" if split == "validation" else "train_"
         metrics.update({f"{prefix}{name}": result[name] for name in ("map@10", "recall@10", "ndcg@10")})
+    if run.config.log.gramian_samples:
+        metrics |= own_errors(trainer, run.config.log.gramian_samples)
     products.record(trainer)
     metrics["evaluation_seconds"] = time.perf_counter() - started
     metrics["checkpoint_seconds"] = since.checkpoint_seconds

@@ -13,19 +13,25 @@ On a corpus too large to embed whole, a large sample stands for the exact Gramia
 embeddings). For N members drawn with replacement, Ĝ is unbiased, with the relative standard error
 
     sqrt(E‖Ĝ − G‖²_F) / ‖G‖_F = σ / (√N ‖G‖_F),   with σ̂² = N/(N−1) · (mean ‖u‖⁴ − ‖Ĝ‖²_F),   E σ̂² = σ²
+
+`own_errors` measures, in the same way, the estimates that train.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gramrun.base.errors import ConfigError
+from gramrun.base.processes import SINGLE_PROCESS
+from gramrun.config import RunConfig
 from gramrun.data.batches import Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
+from gramrun.gramian.exact import relative_error
 from gramrun.training.side import EmbeddedSide
 from gramrun.training.trainer import Trainer
 
@@ -40,6 +46,7 @@ COLUMNS = (
     "reference_error",
 )
 CSV = "trajectory.csv"
+_STREAMS = (Stream.LEFT_REFERENCE, Stream.RIGHT_REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,56 @@ def _weighted(side: EmbeddedSide, weights: Tensor, samples: int | None) -> Refer
     return Reference(gramian, variance, math.sqrt(variance / samples) / norm)
 
 
+def check_measurable(config: RunConfig, key: str) -> None:
+    """Check that the Gramians of a run can be measured.
+
+    Args:
+        config: the run's configuration.
+        key: what asks for it, for the message.
+
+    Raises:
+        ConfigError: when the tables are split, the objective has no Gramians, or items lose their ids.
+    """
+    if config.train.tables != "replicated":
+        raise ConfigError(f"{key} measures in one process; set train.tables: replicated")
+    if config.train.objective != "gravity":
+        raise ConfigError(f"{key} measures Gramians; set train.objective: gravity")
+    if config.train.id_dropout_left or config.train.id_dropout_right:
+        raise ConfigError(
+            f"{key} embeds every item with its id; drop train.id_dropout_left and id_dropout_right"
+        )
+
+
+def own_errors(trainer: Trainer, samples: int) -> dict[str, float]:
+    """‖Ĝ − G‖_F / ‖G‖_F of the estimates that train, by side, under the current parameters.
+
+    Ĝ is that of the last step, before it moved the parameters, so the exact Gramian has an error too: the
+    drift of one step. Training is not influenced.
+
+    Args:
+        trainer: after at least one step.
+        samples: members drawn for the reference; a side with at most as many items has an exact one.
+
+    Returns:
+        ``gramian_error_left`` and ``gramian_error_right``.
+    """
+    found = {}
+    estimators = (trainer.left_estimator, trainer.right_estimator)
+    for side, estimator, stream in zip((trainer.left, trainer.right), estimators, _STREAMS, strict=True):
+        alone = replace(side, processes=SINGLE_PROCESS)  # the other processes do not measure
+        if side.items <= samples:
+            reference = exact_reference(alone)
+        else:
+            reference = _drawn_reference(alone, trainer, stream, trainer.step, samples)
+        found[f"gramian_error_{side.name}"] = relative_error(estimator.gramian, reference.gramian)
+    return found
+
+
+def _drawn_reference(side: EmbeddedSide, trainer: Trainer, stream: int, step: int, samples: int) -> Reference:
+    generator = step_generator(trainer.config.train.seed, stream, step)
+    return sampled_reference(side, side.population.draw(generator, samples)[0])
+
+
 class Trajectory:
     """Measures both sides of `trainer` as ``gram_error`` configures.
 
@@ -164,11 +221,8 @@ class Trajectory:
         sides = (self.trainer.left, self.trainer.right)
         if config.gram_error.reference == "exact":
             return [exact_reference(side) for side in sides]
-        streams = (Stream.LEFT_REFERENCE, Stream.RIGHT_REFERENCE)
-        size = config.gram_error.reference_samples
+        samples = config.gram_error.reference_samples
         return [
-            sampled_reference(
-                side, side.population.draw(step_generator(config.train.seed, stream, measured_step), size)[0]
-            )
-            for side, stream in zip(sides, streams, strict=True)
+            _drawn_reference(side, self.trainer, stream, measured_step, samples)
+            for side, stream in zip(sides, _STREAMS, strict=True)
         ]

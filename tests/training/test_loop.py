@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from helpers import CONFIG, resume, start, train
+from helpers import CONFIG, SMALL, resume, settings, start, train
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +17,13 @@ from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
+from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
 from gramrun.training.loop import OWN_STORE, fit, goes_on
 from gramrun.training.progress import Schedule
 from gramrun.training.trainer import StepRecord, Trainer
+from gramrun.training.trajectory import exact_reference
 
 NO_TENSORBOARD = "reads TensorBoard's files back, and tensorboard is not installed"
 
@@ -106,6 +108,42 @@ def test_the_loss_is_the_mean_over_the_stretch(tmp_path, make_config, corpus):
     losses = [record.loss for record in Trainer(config, corpus).steps()]
     means = [sum(part) / len(part) for part in (losses[:15], losses[15:30], losses[30:])]
     assert [record["loss"] for record in run.metrics()] == pytest.approx(means, rel=1e-12)
+
+
+@pytest.mark.parametrize("samples", [100, 10**6])
+@pytest.mark.parametrize("name", ["sogram", "exact"])
+def test_a_run_logs_the_error_of_its_own_gramians(tmp_path, make_config, corpus, name, samples):
+    """The last record by its definition, over a reference of all items or of a sample; training is the same."""
+    own = (f"estimator.name={name}", "train.gamma_left=1")
+    run, trainer = train(tmp_path / "r", make_config(*own, f"log.gramian_samples={samples}"), corpus)
+    plain, _ = train(tmp_path / "plain", make_config(*own), corpus)
+    last = run.metrics()[-1]
+    assert [r["loss"] for r in plain.metrics()] == [r["loss"] for r in run.metrics()]
+    assert "gramian_error_left" not in plain.metrics()[-1]
+    for side, estimator in ((trainer.left, trainer.left_estimator), (trainer.right, trainer.right_estimator)):
+        error = relative_error(estimator.gramian, side.exact_gramian())
+        measured = last[f"gramian_error_{side.name}"]
+        if samples > side.items:
+            assert measured == pytest.approx(error, rel=1e-9) and error > 0  # the drift of one step at least
+        else:
+            reference = exact_reference(side)
+            noise = (reference.variance / samples) ** 0.5 / reference.norm
+            assert measured != error and measured == pytest.approx(error, abs=5 * noise)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (("estimator.name=none", "train.gravity=0"), "no estimate to measure"),
+        (("train.objective=taylor-softmax", "train.gamma_left=1"), "set train.objective: gravity"),
+        (("train.id_dropout_right=0.5",), "embeds every item with its id"),
+    ],
+)
+def test_a_run_without_gramians_to_measure_is_refused(gramrun, tmp_path, corpus_path, setting, message):
+    options = settings(f"data.path={corpus_path}", "log.gramian_samples=100", *SMALL, *setting)
+    code, _, err = gramrun("train", "--config", CONFIG, "--output", tmp_path / "r", *options)
+    assert (code, message in err) == (2, True), err
+    assert not (tmp_path / "r").exists()
 
 
 def test_there_is_no_bar_without_a_terminal(tmp_path, make_config, corpus, capfd):
