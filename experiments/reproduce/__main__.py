@@ -7,12 +7,15 @@ python -m experiments.reproduce [--profile NAME] [--items NAME...] [--datasets N
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from experiments.reproduce.dry_run import dry_run
 from experiments.reproduce.pipeline import reproduce
 from experiments.reproduce.plans import load_profile, narrowed, profiles
+from experiments.reproduce.worker import terminate_all
 from gramrun.base.errors import GramrunError, InputError
 
 
@@ -28,6 +31,7 @@ def main() -> int:
     parser.add_argument("--retry", action="store_true", help="try runs again that have failed before")
     parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, _terminated)
     results = Path("results") / arguments.profile
     every = load_profile(arguments.profile, results)
     try:
@@ -56,6 +60,12 @@ def main() -> int:
         return 130
     print(f"wrote {report}")
     return 0
+
+
+def _terminated(*_: object) -> NoReturn:
+    """SIGTERM is sent to this process alone, and its runs would go on without it."""
+    terminate_all()
+    raise KeyboardInterrupt
 
 
 def command_of(arguments: argparse.Namespace) -> str:

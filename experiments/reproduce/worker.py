@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import tempfile
 import threading
@@ -34,6 +35,7 @@ if sys.platform == "linux":
     )
 _ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 _LOCK = threading.Lock()  # guards the environment and the polling of processes
+_RUNNING: set[int] = set()  # the numbers of the processes at work
 
 
 def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
@@ -52,13 +54,23 @@ def run_module(module: str, arguments: Sequence[str]) -> tuple[int, str]:
             process = _PROCESSES.Process(target=_run, args=target)
             with _one_thread():
                 process.start()
+            assert process.pid is not None  # it has been started
+            _RUNNING.add(process.pid)
         connection.wait([process.sentinel])
         # `start` polls all other processes, and the server reports each end only once.
         with _LOCK:
+            _RUNNING.remove(process.pid)
             process.join()
         written = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
     assert process.exitcode is not None  # it has been joined
     return process.exitcode, written
+
+
+def terminate_all() -> None:
+    """Ask every process at work to save its state and end; Ctrl-C reaches them without it."""
+    for number in tuple(_RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -2,15 +2,17 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from experiments.reproduce.worker import run_module
+from experiments.reproduce.worker import run_module, terminate_all
 from gramrun import runs
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +72,21 @@ def test_from_several_threads_none_takes_the_end_of_anothers_process(here):
     with ThreadPoolExecutor(6) as pool:
         ends = list(pool.map(lambda i: run_module("ends", ["three" if i % 5 == 0 else "well"]), range(40)))
     assert ends == [(3, "") if i % 5 == 0 else (0, "") for i in range(40)]
+
+
+def test_every_process_at_work_is_asked_to_end(here):
+    """A SIGTERM for the whole is not theirs: without this they would go on, each to its end."""
+    (here / "long.py").write_text(
+        "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(60)\n"
+    )
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(run_module, "long", [name]) for name in ("a", "b")]
+        while not ((here / "a").exists() and (here / "b").exists()):
+            time.sleep(0.05)
+        terminate_all()
+        assert [end.result() for end in ends] == [(-signal.SIGTERM, "")] * 2
+    assert run_module("ends", ["well"]) == (0, "")
+    terminate_all()  # of none
 
 
 def test_a_run_has_the_bits_and_the_command_of_python_m_gramrun(tmp_path, corpus_path):
