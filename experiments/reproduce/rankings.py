@@ -192,8 +192,10 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     Returns:
         Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, and ``interval`` (of
         the validation MAP@10, over left items); of training runs also ``best`` (of the validation curve),
-        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`), ``popularity`` and ``constant`` (the
-        mean validation MAP@10 over the last `SETTLED` of the steps at a constant η; NaN where η never falls).
+        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`), ``popularity``, ``constant`` (the
+        mean validation MAP@10 over the last `SETTLED` of the steps at a constant η; NaN where η never falls),
+        ``error_left`` and ``error_right`` (of the estimates that train, over the same steps; NaN where they
+        were not logged).
     """
     rows = []
     asked = {method: runs_of(plan, dataset, method) for method in present(dataset, methods)}
@@ -227,7 +229,9 @@ def _along(path: Path) -> dict[str, Any]:
     best = curve["map@10"].idxmax()
     falls = run.config.train.decay_from * curve["step"].iloc[-1]
     settled = curve["step"].between((1 - SETTLED) * falls, falls, inclusive="right")
+    errors = {f"error_{side}": f"gramian_error_{side}" for side in ("left", "right")}
     return {
+        **{name: curve[key][settled].mean() if key in curve else np.nan for name, key in errors.items()},
         "best": curve["map@10"][best],
         "best_step": curve["step"][best],
         "steps": curve["step"].iloc[-1],

@@ -159,7 +159,8 @@ def test_a_row_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_o
             ("SGD", 64, "sampling"): 0.02, ("SGD", 64, "exact Gramian"): 0.019,
         }.items()
     }  # fmt: skip
-    frame = ranked(values).assign(constant=float("nan"))
+    frame = ranked(values).assign(constant=float("nan"), error_left=float("nan"), error_right=0.25)
+    frame.loc[frame["label"] == factorial.label("Adam", 64, "exact Gramian"), "error_left"] = [0.1, 0.2, 0.3]
     frame.loc[frame["label"] == factorial.label("Adam", 64, "sampling"), "constant"] = 0.02
     frame.loc[frame["label"] == factorial.label("Adam", 64, "exact Gramian"), "constant"] = 0.03
     monkeypatch.setattr(rankings, "resampled_lift", lambda *arguments: "[by left items]")
@@ -171,11 +172,11 @@ def test_a_row_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_o
     assert rows[1] == {
         "optimizer": "Adam", "B": "64", "estimator": "exact Gramian", "MAP@10": "0.0600 ± 0.0060",
         "lift [95 %]": "+20.0% [+20.0%, +20.0%]", "by left items": "[by left items]",
-        "at a constant η": "+50.0% [+50.0%, +50.0%]", "effective rank": "30 · 31", "of exact ALS": "86%",
+        "at a constant η": "+50.0% [+50.0%, +50.0%]", "error of Ĝ": "0.200 · 0.250", "effective rank": "30 · 31", "of exact ALS": "86%",
         "trained": "yes",
     }  # fmt: skip
     compared = ("lift [95 %]", "by left items", "at a constant η")
-    assert [rows[0][name] for name in compared] == ["", "", ""]
+    assert [rows[0][name] for name in (*compared, "error of Ĝ")] == ["", "", "", ""]
     assert [rows[3][name] for name in compared] == ["-5.0% [-5.0%, -5.0%]", "[by left items]", ""]
     assert [row["trained"] for row in rows] == ["yes", "yes", "NOT TRAINED", "NOT TRAINED"]
 

@@ -25,6 +25,10 @@ from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
 
 DEFAULT_BATCH = 1024  # of the configs
+ERROR = "error of Ĝ"
+ERRORS = (
+    "; error of Ĝ: left · right, of the estimate that trains, over the same steps or the last third of all"
+)
 SAME_BATCH = "sampling, B = B′"
 ESTIMATORS = {
     SAMPLING: ("paper-sampling",),
@@ -87,6 +91,7 @@ def section(plan: Plan) -> Section:
     )
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan))
+        logged = frame["error_left"].notna().any()
         optimum = rankings.optimum(plan, dataset)
         rows = [
             row
@@ -96,10 +101,12 @@ def section(plan: Plan) -> Section:
         caption = (
             f"{dataset}: validation MAP@10 and its lift over sampling, {seeds}; by left items: a paired "
             f"bootstrap over them; at a constant η: the mean over the last {rankings.SETTLED:.0%} of the "
-            f"steps before η falls. Popularity {frame['popularity'].iloc[0]:.4f}; {_gate(optimum)}"
+            f"steps before η falls{ERRORS if logged else ''}. "
+            f"Popularity {frame['popularity'].iloc[0]:.4f}; {_gate(optimum)}"
         )
         name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
-        tables.append(Table(name, caption, pd.DataFrame(rows)))
+        table = pd.DataFrame(rows)
+        tables.append(Table(name, caption, table if logged else table.drop(columns=ERROR)))
         values |= rankings.measured(dataset, frame.drop(columns="curve"))
     return Section(
         plan.item,
@@ -145,7 +152,14 @@ def _rows(
             if compared
             else "",
             "at a constant η": rankings.lift_at_constant_rate(frame, own, base) if compared else "",
+            ERROR: _pair(rankings.column(frame, own, f"error_{side}") for side in ("left", "right")),
             "effective rank": " · ".join(ranks),
             "of exact ALS": f"{np.mean(maps) / np.mean(optimum):.0%}" if optimum else "",
             "trained": "NOT TRAINED" if short else "yes" if optimum else "not known",
         }
+
+
+def _pair(sides: Iterator[Seeds]) -> str:
+    """The mean over seeds, left · right; empty where no run logged errors."""
+    means = [np.nanmean(side) if not np.isnan(side).all() else np.nan for side in sides]
+    return "" if np.isnan(means).any() else " · ".join(f"{mean:.3f}" for mean in means)
