@@ -15,7 +15,7 @@ from functools import partial
 
 from experiments.report import keys, ranking_claims
 from experiments.report.claim import ABOVE_0, ABOVE_1, BELOW_1, DUMP, Claim, D, Limits, Need, sogram
-from experiments.report.keys import Decay, Gravity
+from experiments.report.keys import SAMPLING, Decay, Gravity
 
 ERROR = ("movielens-100k", "movielens-1m", "enwik8", "simple-scale", "wikipedia-simple", "wikipedia-fr",
          "wikipedia-en")  # fmt: skip
@@ -131,7 +131,7 @@ def _figure_3() -> Iterator[Claim]:
 
 def _appendix_b() -> Iterator[Claim]:
     """What the gravity term does."""
-    name = partial(keys.gravity, D, sogram(0.01))
+    name = partial(keys.gravity, D, SAMPLING)
     each = {"dataset": GRAVITY}
     claim = partial(Claim, source="Appendix B, Figure 5", item="inner_products", each=each)
     yield claim(
