@@ -65,13 +65,15 @@ class Section:
 
 
 def joined(first: Section, second: Section) -> Section:
-    """One section of two plans of an item."""
+    """One section of two plans of an item, whose tables must differ in name: each becomes a file."""
+    tables = first.tables + second.tables
+    assert len({table.name for table in tables}) == len(tables), [table.name for table in tables]
     return replace(
         first,
         summary=first.summary
         if first.summary == second.summary
         else f"{first.summary} {second.summary}".strip(),
-        tables=first.tables + second.tables,
+        tables=tables,
         figures=first.figures + second.figures,
         measured={**first.measured, **second.measured},
         runs=tuple(dict.fromkeys(first.runs + second.runs)),

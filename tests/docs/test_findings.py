@@ -118,6 +118,8 @@ def long_rows() -> list[str]:
                 for batch in ("64", "1024")
             )
             rows.append(f"| {title}, {when} | 64 | | | {small} | | {large} |")
+    french = table("fr-scale-as-small-as-k").loc[("Adagrad", "128", "SAGram per item"), "lift [95 %]"]
+    rows.append(f"| fr-scale, Adagrad, .12 epochs, 1 seed | 128 | | | – · – · {short(french)} | | |")
     return [row.replace("|  |", "| |").replace("|  |", "| |") for row in rows]
 
 
@@ -156,6 +158,7 @@ TABLE_2 = {
         "simple-scale-wider-inputs", "sparse Adam, inputs of 256, 10 epochs", "SAGram per item",
     ),
     "fr-scale, 1 seed, .24 epochs": ("fr-scale", "Adagrad", "SAGram per item"),
+    "en-scale, 1 seed, .09 epochs": ("en-scale", "Adagrad", "SAGram per item"),
 }  # fmt: skip
 
 
@@ -306,6 +309,25 @@ def test_errors_while_towers_are_trained():
     assert f"{slow[1]} and {fast[1]} at 1,024" in words and f"per item {item[0]} and {item[1]}" in words
 
 
+def test_the_largest_corpora():
+    """Lifts with intervals over left items, and the errors of the estimates that train."""
+
+    def said(name: str, batch: str, estimator: str) -> str:
+        row = table(name).loc[("Adagrad", batch, estimator)]
+        return percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
+
+    def errors(name: str, batch: str, estimator: str) -> str:
+        sides = table(name).loc[("Adagrad", batch, estimator), "error of Ĝ"].split(" · ")
+        return " and ".join(number(float(x), 2) for x in sides)
+
+    def item(name: str, batch: str) -> str:
+        own, base = (errors(name, batch, x) for x in ("SAGram per item", SAMPLING))
+        return f"SAGram per item {said(name, batch, 'SAGram per item')}, its error {own}, sampling's {base}"
+
+    assert item("fr-scale-as-small-as-k", "128") in WORDS
+    assert item("en-scale", "1024") in WORDS
+
+
 def test_the_run_at_the_size_of_simple_english_wikipedia():
     curves = {}
     for name in ("sampling", "sogram-alpha-0.1", "sagram-cache-item", "sampling-input-dim-128"):
@@ -351,8 +373,9 @@ def test_readme_rounds_the_same_numbers():
     for shown, row, kind in (
         ("enwik8, B = 16k, 5 seeds", enwik8, "exact"),
         ("fr's size, B = 8k, ¼ epoch, 1 seed", fr, "SAGram"),
+        ("en's size, B = 8k, ⅒ epoch, 1 seed", rows["| en-scale, 1 seed, .09 epochs"], "SAGram"),
     ):
-        assert f"| {shown} | {' | '.join(row[1:5])} | {row[5]}, {kind} |".replace("|  |", "| |") in words
+        assert f"| {shown} | {' | '.join(row[1:5])} | {row[5]}, {kind} |".replace("|  ", "| ") in words
     planted = pd.read_csv(REFERENCE / "standard-part" / "scaling" / "runs.csv")
     own = planted[(planted["items"] == 1_000_000) & planted["batch"].isin((4, 2048))]
     maps = {name: part.set_index("seed")["map@10"] for name, part in own.groupby("estimator")}

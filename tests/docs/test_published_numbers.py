@@ -5,6 +5,7 @@ experiments from their published tables.
 """
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pages
@@ -36,23 +37,24 @@ def line(page: str, start: str) -> list[str]:
 
 def test_a_smaller_rate_lets_errors_decay_sooner_at_scale():
     table = pd.read_csv(pages.ROOT / "results/reference/error_at_scale/error_at_scale.csv")
-    settled = (
-        table[table["α"] == 0.01].pivot(index="corpus", columns="η", values="settled at step").astype(int)
+    settled = table[table["α"] == 0.01].pivot(index="corpus", columns="η", values="settled at step")
+    simple, fr, en = (
+        settled.loc[name].astype(int).tolist() for name in ("simple-scale", "fr-scale", "en-scale")
     )
-    simple, fr, en = (settled.loc[name].tolist() for name in ("simple-scale", "fr-scale", "en-scale"))
     expected = f"in {simple[0]} of {simple[1]}, {fr[0]} of {fr[1]} and {en[0]} of {en[1]} steps"
     assert expected in " ".join(ALL_FINDINGS.split())
 
 
-OLDER = pages.ROOT / "results" / "reference" / "standard-part"
+PUBLISHED = pages.ROOT / "results" / "reference"
+OLDER = PUBLISHED / "standard-part"
 ALL_FINDINGS = pages.read("docs/findings.md")
 RANKING = pages.read("docs/ranking.md")
 CORPORA = ("movielens-100k", "movielens-1m", "enwik8", "simple-scale")
 
 
-def verdicts(claim: str) -> list[dict]:
-    """The verdicts on a claim in the older report, but for those that it did not test."""
-    found = json.loads((OLDER / "claims.json").read_text(encoding="utf-8"))["verdicts"]
+def verdicts(claim: str, report: Path = OLDER) -> list[dict]:
+    """The verdicts on a claim in a report, but for those that it did not test."""
+    found = json.loads((report / "claims.json").read_text(encoding="utf-8"))["verdicts"]
     return [v for v in found if v["claim"] == claim and v["outcome"] != "NOT TESTED HERE"]
 
 
@@ -98,14 +100,18 @@ def test_where_sagram_is_nearer_than_sogram():
 
 
 def test_gravity_and_the_learning_rate():
-    (weak,) = verdicts("weak-gravity-lowers-map")
-    factor = format(float(format(1 / weak["estimate"], ".2g")), "g")
-    assert f"MAP@10 at λ = 0.01 is 1/{factor} of that at λ = 10" in ALL_FINDINGS
-    (best,) = verdicts("gravity-has-a-best-value")
-    shown = f"{best['estimate']:.1f} times [{best['low']:.1f}, {best['high']:.1f}]"
-    assert shown in ALL_FINDINGS
-    sooner = next(v for v in verdicts("smaller-rate-faster-decay") if v["case"] == "α = 0.01")
-    digits = [number(sooner[key], 2) for key in ("estimate", "low", "high")]
+    def shown(verdict: dict, digits: int) -> list[str]:
+        return [number(verdict[key], digits) for key in ("estimate", "low", "high")]
+
+    words = " ".join(ALL_FINDINGS.split())
+    (weak,) = verdicts("weak-gravity-lowers-map", PUBLISHED)
+    assert "MAP@10 at λ = 0.01 is {} [{}, {}] of that at λ = 10".format(*shown(weak, 2)) in words
+    (best,) = verdicts("gravity-has-a-best-value", PUBLISHED)
+    assert "{} times [{}, {}] the better end".format(*shown(best, 1)) in words
+    near = {v["case"]: shown(v, 2)[0] for v in verdicts("observed-pairs-near-one", PUBLISHED)}
+    assert f"observed pairs reach {near['λ = 10']} instead of 1 at λ = 10" in words
+    sooner = next(v for v in verdicts("smaller-rate-faster-decay", PUBLISHED) if v["case"] == "α = 0.01")
+    digits = shown(sooner, 2)
     assert f"η/5 needs {digits[0]} [{digits[1]}, {digits[2]}] of the steps; at .001 not settled" in README
 
 

@@ -3,7 +3,8 @@
 One trajectory for each learning rate η of the tables (the dense layers' rate keeps its ratio to it), driven
 by sampling and measured for SOGram with each α. The reference is a Gramian of a large sample; the table shows
 its standard error. Options: ``samples``, the size of that sample; ``learning_rates``, the larger
-first; ``alphas``; ``steps``; ``every``, how often to measure. Each may be a table by corpus.
+first; ``alphas``; ``steps``; ``every``, how often to measure. Each may be a table by corpus. ``part`` names
+the table of one of several plans.
 """
 
 from __future__ import annotations
@@ -89,12 +90,13 @@ def section(plan: Plan) -> Section:
         "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
         "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps, where it was measured."
     )
+    own = [plan.options["part"]] if "part" in plan.options else []
     return Section(
         plan.item,
         "Gramian error at scale, under two learning rates",
         "Appendix D",
         "The paper has similar late errors, and a much faster decay under the smaller η.",
-        (Table("error_at_scale", caption, pd.DataFrame(rows)),),
+        (Table("-".join(["error_at_scale", *own]), caption, pd.DataFrame(rows)),),
         tuple(drawn),
         measured,
         tuple(task.output for task in tasks(plan)),
