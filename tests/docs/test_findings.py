@@ -309,23 +309,43 @@ def test_errors_while_towers_are_trained():
     assert f"{slow[1]} and {fast[1]} at 1,024" in words and f"per item {item[0]} and {item[1]}" in words
 
 
+def own_error(name: str, batch: str, estimator: str, optimizer: str = "Adagrad") -> str:
+    """The error of the estimate that trains, left and right."""
+    sides = table(name).loc[(optimizer, batch, estimator), "error of Ĝ"].split(" · ")
+    return " and ".join(number(float(x), 2) for x in sides)
+
+
 def test_the_largest_corpora():
     """Lifts with intervals over left items, and the errors of the estimates that train."""
 
     def said(name: str, batch: str, estimator: str) -> str:
         row = table(name).loc[("Adagrad", batch, estimator)]
-        return percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
+        of_items = percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
+        return f"{estimator} {of_items}, its error {own_error(name, batch, estimator)}"
 
-    def errors(name: str, batch: str, estimator: str) -> str:
-        sides = table(name).loc[("Adagrad", batch, estimator), "error of Ĝ"].split(" · ")
-        return " and ".join(number(float(x), 2) for x in sides)
+    for name, batch in (("fr-scale-as-small-as-k", "128"), ("en-scale", "1024")):
+        assert (
+            f"{said(name, batch, 'SAGram per item')}, sampling's {own_error(name, batch, SAMPLING)}" in WORDS
+        )
+    assert said("en-scale", "1024", "SOGram α=0.01").replace("α=0.01", "with α = 0.01") in WORDS
 
-    def item(name: str, batch: str) -> str:
-        own, base = (errors(name, batch, x) for x in ("SAGram per item", SAMPLING))
-        return f"SAGram per item {said(name, batch, 'SAGram per item')}, its error {own}, sampling's {base}"
 
-    assert item("fr-scale-as-small-as-k", "128") in WORDS
-    assert item("en-scale", "1024") in WORDS
+def test_the_error_of_an_estimate_that_drives_the_training():
+    sampling, sogram = (
+        own_error("enwik8-own-errors", "1024", name, "sparse Adam") for name in (SAMPLING, "SOGram α=0.1")
+    )
+    assert (
+        f"its error is {sogram} while η is constant (left, right; three seeds), sampling's {sampling}"
+        in WORDS
+    )
+    assert (
+        f"SOGram with α = 0.01 has {own_error('en-scale', '1024', 'SOGram α=0.01')} where it drives" in WORDS
+    )
+    watched = pd.read_csv(REFERENCE / "error_at_scale" / "error_at_scale.csv").set_index(["corpus", "α", "η"])
+    assert (
+        f"and {number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
+        in WORDS
+    )
 
 
 def test_the_run_at_the_size_of_simple_english_wikipedia():
