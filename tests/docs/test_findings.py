@@ -341,6 +341,8 @@ def test_the_error_of_an_estimate_that_drives_the_training():
     assert (
         f"SOGram with α = 0.01 has {own_error('en-scale', '1024', 'SOGram α=0.01')} where it drives" in WORDS
     )
+    left = [x.partition(" and ")[0] for x in (sogram, sampling)]
+    assert f"(its error is {left[0]}, sampling's {left[1]})" in " ".join(pages.read("README.md").split())
     watched = pd.read_csv(REFERENCE / "error_at_scale" / "error_at_scale.csv").set_index(["corpus", "α", "η"])
     assert (
         f"and {number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
