@@ -306,7 +306,7 @@ def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
         config = make_config("train.tables=row-wise", *settings)
         with pytest.raises(ConfigError, match=words):
             check_run(config, corpus, Processes(0, processes))
-    with pytest.raises(ConfigError, match="gram-error trains in one process"):
+    with pytest.raises(ConfigError, match="gram-error measures in one process"):
         check_config(make_config("train.tables=row-wise"))
 
 
