@@ -113,7 +113,9 @@ def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_pa
             config = task.arguments if isinstance(task, Script) else task.wanted()
             kind = task.module if isinstance(task, Script) else task.command
             assert named.setdefault(task.output, (kind, config)) == (kind, config)
-    assert len(set(named.values())) == len(named)
+    # Runs of an earlier version logged no errors, and are repeated under a name of their own.
+    once = [made for output, made in named.items() if "-gramian-samples-" not in output.name]
+    assert len(set(once)) == len(once)
 
 
 def test_methods_are_told_apart_by_their_paired_intervals():
