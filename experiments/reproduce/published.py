@@ -1,9 +1,10 @@
 """Published measurements: what finished runs measured, in one Parquet file.
 
 A row is a small file of a run directory (manifest, configuration, metrics, Gramian errors, inner products,
-evaluations), of a script, or the manifest of a corpus; no checkpoint and no embedding. `restore` writes the
-files back, and the report is drawn from run directories as ever. A run whose configuration is not what a
-profile asks for is run again (`jobs.state_of`), so an old measurement cannot pass for a new one.
+evaluations, AP@10 of each left item on the validation split), of a script, or the manifest of a corpus; no
+checkpoint and no embedding. `restore` writes the files back, and the report is drawn from run directories as
+ever. A run whose configuration is not what a profile asks for is run again (`jobs.state_of`), so an old
+measurement cannot pass for a new one.
 
     path       text     relative to the root, as results/runs/enwik8/paper-sogram-seed0/metrics.jsonl
     content    binary   the file
@@ -116,7 +117,7 @@ def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
         if isinstance(job, Script):
             yield from ((path, path) for path in (job.output, job.stamp))
         else:
-            unpublished = (directory.EMBEDDINGS, directory.ITEM_WEIGHTS)
+            unpublished = (directory.EMBEDDINGS, directory.ITEM_WEIGHTS, directory.per_item("train"))
             files = (path for path in sorted(job.output.iterdir()) if path.is_file())
             yield from ((path, path) for path in files if path.name not in unpublished)
     for dataset in DATASETS.values():
