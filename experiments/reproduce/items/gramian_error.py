@@ -44,11 +44,10 @@ def section(plan: Plan) -> Section:
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
         name, training = (f"{dataset}-{part}", f" ({own})") if part else (dataset, "")
-        for kind, caption in (
-            ("gram-error", f"errors on one trajectory a seed, driven by batch sampling{training}."),
-            ("theory", f"measured errors beside Proposition 5's bounds{training}."),
-        ):
-            drawn.append(draw_runs(plan.folder, kind, paths, name, caption))
+        figures_of = {"gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}."}
+        if not part:
+            figures_of["theory"] = "measured errors beside Proposition 5's bounds."
+        drawn += [draw_runs(plan.folder, kind, paths, name, text) for kind, text in figures_of.items()]
         caption = (
             f"{dataset}{training}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {LATE:.0%} of "
             f"{frame['step'].max():,} steps; ± over {len(plan.seeds)} seeds; sorted by the last column. "
