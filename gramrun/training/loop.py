@@ -104,13 +104,13 @@ def open_run(
     else:
         runs.check_free(path, force=force)
     check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
-    if kind == "train" and config.log.gramian_samples:
-        check_measurable(config, "log.gramian_samples")
-        if config.estimator.name == "none":
-            raise ConfigError(
-                "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
-            )
     if kind == "train":
+        if config.log.gramian_samples:
+            check_measurable(config, "log.gramian_samples")
+            if config.estimator.name == "none":
+                raise ConfigError(
+                    "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
+                )
         check_memory(config, corpus, processes)
         processes.wait()  # no process allocates before all have seen what is free
     trainer = Trainer(config, corpus, processes)
