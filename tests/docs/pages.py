@@ -45,6 +45,11 @@ def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def number(value: float, digits: int) -> str:
+    """As the pages write it: 0.0616 as .0616."""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
 def blocks(page: str) -> Iterator[Block]:
     """The fenced and the indented blocks of a page, in order."""
     lines = read(page).split("\n")

@@ -30,10 +30,6 @@ def table(name: str) -> pd.DataFrame:
     return frame.set_index(["optimizer", "B", "estimator"]).sort_index()
 
 
-def number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".removeprefix("0")
-
-
 def percent(text: str) -> str:
     """ "+3.3% [+0.4%, +6.2%]" as "+3.3 % [+0.4, +6.2]"."""
     mean, _, rest = text.partition(" ")
@@ -194,8 +190,8 @@ def table_2() -> list[str]:
             own["trained"].iloc[0], "not known"
         )
         cells = [percent(x.partition(" ")[0]) for x in lifts]
-        als = "" if np.isnan(solved) else number(solved, 4)
-        rows.append(f"| {title} | {number(maps, 4)} | {' | '.join(cells)} | {als} | {trained} |")
+        als = "" if np.isnan(solved) else pages.number(solved, 4)
+        rows.append(f"| {title} | {pages.number(maps, 4)} | {' | '.join(cells)} | {als} | {trained} |")
     wiki = pd.read_csv(REFERENCE / "final_map" / "miwiki.csv", dtype=str).set_index("method")
     lifts = [
         percent(wiki.loc[x, "lift over sampling [95 %]"].partition(" ")[0]) for x in ("SOGram α=0.1", EXACT)
@@ -203,8 +199,8 @@ def table_2() -> list[str]:
     maps = [
         map_of(wiki.loc[x, "validation MAP@10"]) for x in (SAMPLING, EXACT, "exact ALS of the same objective")
     ]
-    ends = f"{number(maps[2], 4)} | yes: {maps[1] / maps[2]:.0%}".replace("%", " %")
-    return [*rows, f"| miwiki, 3 seeds | {number(maps[0], 4)} | {lifts[0]} | | | {lifts[1]} | {ends} |"]
+    ends = f"{pages.number(maps[2], 4)} | yes: {maps[1] / maps[2]:.0%}".replace("%", " %")
+    return [*rows, f"| miwiki, 3 seeds | {pages.number(maps[0], 4)} | {lifts[0]} | | | {lifts[1]} | {ends} |"]
 
 
 # Sentences
@@ -250,7 +246,7 @@ def trajectory(part: str, batch: str) -> str:
     """SOGram's error (α = 0.1) over sampling's, left side."""
     frame = pd.read_csv(REFERENCE / "gramian_error" / f"enwik8{part}.csv").set_index("estimator")
     errors = frame[f"left, B = {batch}"].str.partition(" ±")[0].astype(float)
-    return number(errors["SOGram α=0.1"] / errors["sampling"], 2)
+    return pages.number(errors["SOGram α=0.1"] / errors["sampling"], 2)
 
 
 def sentences() -> dict[str, str]:
@@ -266,7 +262,7 @@ def sentences() -> dict[str, str]:
     final = pd.read_csv(REFERENCE / "final_map" / "enwik8.csv", dtype=str).set_index("method")
     pair = final.loc["SAGram β=1, per pair"]
     titles = table("enwik8-titles").loc[("sparse Adam", "1024"), "lift [95 %]"].map(percent)
-    at = [number(constant(f"enwik8/paper-sampling{size}"), 4) for size in (small, "")]
+    at = [pages.number(constant(f"enwik8/paper-sampling{size}"), 4) for size in (small, "")]
     return {
         "CONSTANT64": f"(sampling then has {at[0]} at B = 64 and {at[1]} at 1,024)",
         "BETTER": f"SOGram (α = 0.1) has {better['64']} at B = k and {better['1,024']} at 16k",
@@ -300,7 +296,7 @@ def test_errors_while_towers_are_trained():
     small, large = (errors[f"left, B = {batch}"] for batch in (128, 1024))
 
     def over(own: str, other: str) -> list[str]:
-        return [number(x[own] / x[other], 2) for x in (small, large)]
+        return [pages.number(x[own] / x[other], 2) for x in (small, large)]
 
     slow, fast = (over(f"SOGram α={alpha}", SAMPLING) for alpha in (0.01, 0.1))
     item = over("SAGram β=1, per item", "SOGram α=0.1")
@@ -312,7 +308,7 @@ def test_errors_while_towers_are_trained():
 def own_error(name: str, batch: str, estimator: str, optimizer: str = "Adagrad") -> str:
     """The error of the estimate that trains, left and right."""
     sides = table(name).loc[(optimizer, batch, estimator), "error of Ĝ"].split(" · ")
-    return " and ".join(number(float(x), 2) for x in sides)
+    return " and ".join(pages.number(float(x), 2) for x in sides)
 
 
 def test_the_largest_corpora():
@@ -345,7 +341,7 @@ def test_the_error_of_an_estimate_that_drives_the_training():
     assert f"(its error is {left[0]}, sampling's {left[1]})" in " ".join(pages.read("README.md").split())
     watched = pd.read_csv(REFERENCE / "error_at_scale" / "error_at_scale.csv").set_index(["corpus", "α", "η"])
     assert (
-        f"and {number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
+        f"and {pages.number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
         in WORDS
     )
 
@@ -359,7 +355,7 @@ def test_the_run_at_the_size_of_simple_english_wikipedia():
     shown = SECTION.split("| epochs |")[1]
     epochs = [int(x) for x in shown.splitlines()[0].strip(" |").split("|")]
     rows = [
-        f"| {label} | {' | '.join(number(curve[e], 4) for e in epochs)} |"
+        f"| {label} | {' | '.join(pages.number(curve[e], 4) for e in epochs)} |"
         for label, curve in (("sampling", sampling), ("sampling, inputs of 128", wide))
     ]
     for label, curve in (("SOGram, α = 0.1", sogram), ("SAGram per item", sagram)):
@@ -403,7 +399,7 @@ def test_readme_rounds_the_same_numbers():
     maps = {name: part.set_index("seed")["map@10"] for name, part in own.groupby("estimator")}
     base = maps["sampling"]
     lifts = [lift(maps[x] / base).partition(" [")[0] for x in ("SOGram α=0.1", "SOGram α=0.01", "reference")]
-    assert f"| {number(base.mean(), 4)} | {lifts[0]} | {lifts[1]} | | {lifts[2]}, near exact |" in words
+    assert f"| {pages.number(base.mean(), 4)} | {lifts[0]} | {lifts[1]} | | {lifts[2]}, near exact |" in words
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -16,12 +16,8 @@ from experiments.report.sections import interval
 README = pages.read("README.md")
 
 
-def number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".removeprefix("0")
-
-
 def spread(values) -> str:
-    return f"{number(np.mean(values), 4)} ± {number(np.std(values, ddof=1), 4)}"
+    return f"{pages.number(np.mean(values), 4)} ± {pages.number(np.std(values, ddof=1), 4)}"
 
 
 def cells(line: str) -> list[str]:
@@ -66,7 +62,8 @@ def late_errors(corpus: str) -> pd.DataFrame:
 def spanned(values) -> str:
     """From least to greatest, as ".07–.13"; of more than 10 without a decimal."""
     low, high = (
-        number(x, 2) if x < 1 else f"{x:.1f}" if x < 10 else f"{x:.0f}" for x in (min(values), max(values))
+        pages.number(x, 2) if x < 1 else f"{x:.1f}" if x < 10 else f"{x:.0f}"
+        for x in (min(values), max(values))
     )
     return f"{low}–{high}"
 
@@ -116,7 +113,7 @@ def test_where_sagram_is_nearer_than_sogram():
 
 def test_gravity_and_the_learning_rate():
     def shown(verdict: dict, digits: int) -> list[str]:
-        return [number(verdict[key], digits) for key in ("estimate", "low", "high")]
+        return [pages.number(verdict[key], digits) for key in ("estimate", "low", "high")]
 
     words = " ".join(ALL_FINDINGS.split())
     (weak,) = verdicts("weak-gravity-lowers-map")
@@ -138,7 +135,7 @@ def test_what_orders_the_losses():
         error, ratio = (
             frame["loss"].corr(frame[name], method="spearman") for name in ("Gramian error", "B/k")
         )
-        return number(error, 2), number(-ratio, 2)
+        return pages.number(error, 2), pages.number(-ratio, 2)
 
     error, ratio = orders(losses)
     assert f"(rank correlation {error} against {ratio})" in ALL_FINDINGS
@@ -165,12 +162,12 @@ def test_the_tuned_estimators_on_movielens():
         ("exact", "exact"),
     ):
         differences = by_method[name].to_numpy() - sampling
-        low, high = (number(x, 4) for x in interval(tuple(differences)))
-        mean = number(differences.mean(), 4)
+        low, high = (pages.number(x, 4) for x in interval(tuple(differences)))
+        mean = pages.number(differences.mean(), 4)
         assert f"{words} +{mean} [{low}, {high}]" in table.replace("\n  ", " ")
         if name == "SOGram":
             assert (
-                f"SOGram's MAP@10 is {mean} [{low}, {high}] above sampling's {number(sampling.mean(), 4)}"
+                f"SOGram's MAP@10 is {mean} [{low}, {high}] above sampling's {pages.number(sampling.mean(), 4)}"
                 in (README.replace("\n", " "))
             )
 
@@ -194,7 +191,7 @@ def test_what_ranks_best(corpus, title):
         maps = {label: rows.set_index("seed")["map@10"] for label, rows in own.groupby("method")}
         best = max((x for x in maps if x.startswith("implicit ALS")), key=lambda label: maps[label].mean())
         ease = runs.loc[runs["method"].str.startswith("EASE"), "map@10"]
-        expected = [spread(maps[best]), number(ease.max(), 4) if len(ease) else ""]
+        expected = [spread(maps[best]), pages.number(ease.max(), 4) if len(ease) else ""]
         labels = ("free vectors", "towers", "towers of ids", "hidden towers", "hidden towers of ids")
         for label in (*labels, "gramrun.fit"):
             if label not in maps:
@@ -202,11 +199,13 @@ def test_what_ranks_best(corpus, title):
                 continue
             ends = interval(tuple((maps[label] - maps[best]).dropna()))
             low, high = (f"{x:+.4f}".replace("0.", ".", 1).replace("-", "−") for x in ends)
-            expected.append(f"{number(maps[label].mean(), 4)} [{low}, {high}]")
+            expected.append(f"{pages.number(maps[label].mean(), 4)} [{low}, {high}]")
         assert row[2:] == expected
     if corpus == "movielens-1m":
         start = runs[runs["method"] == "towers from a decomposition"].groupby("width")["map@10"].mean()
-        assert "reach {}, {} and {} at k = 35, 64 and 128".format(*(number(x, 4) for x in start)) in table
+        assert (
+            "reach {}, {} and {} at k = 35, 64 and 128".format(*(pages.number(x, 4) for x in start)) in table
+        )
 
 
 def test_readme_compares_with_other_methods():
@@ -225,7 +224,7 @@ def test_readme_compares_with_other_methods():
             runs = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
             means = runs[runs["width"] == 64].groupby("method")["map@10"].mean()
             best = max(value for name, value in means.items() if name.split(",")[0] == label)
-            assert cell == number(best, 3), (start, corpus)
+            assert cell == pages.number(best, 3), (start, corpus)
 
 
 def test_items_never_seen():
@@ -245,9 +244,9 @@ def test_items_never_seen():
                 own = runs[
                     (runs[["corpus", "new", "method", "among"]] == [corpus, new, method, among]).all(axis=1)
                 ]
-                error = f" ± {number(own['map@10'].std(), 3)}" if len(own) > 1 else ""
+                error = f" ± {pages.number(own['map@10'].std(), 3)}" if len(own) > 1 else ""
                 cells_of.append(
-                    f"{number(own['map@10'].mean(), 3)}{error}, {number(own['recall@100'].mean(), 3)}"
+                    f"{pages.number(own['map@10'].mean(), 3)}{error}, {pages.number(own['recall@100'].mean(), 3)}"
                 )
             assert line(table, f"| {method} |")[1:] == cells_of, (new, method)
         for corpus, among in columns:
@@ -255,7 +254,9 @@ def test_items_never_seen():
             maps = own.pivot(index="seed", columns="method", values="map@10")
             gain = maps["towers, half of the ids dropped"] - maps["towers, ids never dropped"]
             ends = interval(tuple(gain.dropna()))
-            gains[new, corpus, among] = "{} [{}, {}]".format(*(number(x, 4) for x in (gain.mean(), *ends)))
+            gains[new, corpus, among] = "{} [{}, {}]".format(
+                *(pages.number(x, 4) for x in (gain.mean(), *ends))
+            )
     flat = section.replace("\n  ", " ")
     assert (
         "{} on MovieLens, {} on enwik8 and {} on miwiki".format(
@@ -267,7 +268,10 @@ def test_items_never_seen():
     assert f"{left[0]} on enwik8 and not on miwiki, {left[1]}".replace("-0.", "−.") in flat
     maps = runs[runs["new"] == "right items"].groupby(["corpus", "among", "method"])["map@10"].mean()
     wiki, movies, new = (
-        [number(maps[(*place, name)], 3) for name in ("towers, half of the ids dropped", "TF-IDF neighbours")]
+        [
+            pages.number(maps[(*place, name)], 3)
+            for name in ("towers, half of the ids dropped", "TF-IDF neighbours")
+        ]
         for place in (("enwik8", "all"), ("movielens-1m", "all"), ("movielens-1m", "unseen"))
     )
     words = " ".join(README.split())

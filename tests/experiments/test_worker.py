@@ -81,7 +81,9 @@ def test_every_process_at_work_is_asked_to_end(here):
     )
     with ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(run_module, "long", [name]) for name in ("a", "b")]
+        deadline = time.monotonic() + 60
         while not ((here / "a").exists() and (here / "b").exists()):
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         terminate_all()
         assert [end.result() for end in ends] == [(-signal.SIGTERM, "")] * 2
