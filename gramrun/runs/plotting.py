@@ -76,7 +76,7 @@ _TARGET: dict[str, Any] = {"color": "0.35", "linestyle": (0, (1, 1.5)), "linewid
 
 @styled
 def map_figure(frame: pd.DataFrame, baselines: Mapping[str, float] | None = None) -> Figure:
-    """MAP@10 against steps, epochs and training time (rows), for the training and validation set (columns).
+    """MAP@10 against epochs and training time (rows), for the training and validation set (columns).
 
     Steps that a seed of the same method lacks are left out.
 
@@ -90,7 +90,7 @@ def map_figure(frame: pd.DataFrame, baselines: Mapping[str, float] | None = None
     splits = [split for split in _SPLITS if split in set(frame["split"])]
     seconds, unit = _time_unit(frame["train_seconds"].max())
     frame = frame.assign(time=frame["train_seconds"] / seconds)
-    x_axes = {"step": "training steps", "epoch": "epochs", "time": f"training time ({unit})"}
+    x_axes = {"epoch": "epochs", "time": f"training time ({unit})"}
     figure, axes = empty_panels(len(x_axes), len(splits), share_y="col")
     styles = line_styles(frame["method"])
     baseline_styles = {

@@ -187,9 +187,11 @@ def _rows(dataset: str, plan: Plan, found: dict[str, Seeds], frame: pd.DataFrame
                     "error at a tenth": spread(values[Decay.EARLY]),
                     "late error": spread(values[Decay.LATE]),
                     "late / at a tenth": spread(values[Decay.RATIO], 2),
-                    "settled at step": f"not yet in {never} of {len(settling)} seeds"
-                    if never
-                    else spread(settling, 0),
+                    "settled at step": spread(settling, 0)
+                    if not never
+                    else f"not yet in {never} of {len(settling)} seeds"
+                    if len(settling) > 1
+                    else "not yet",
                     "drift a step": ""
                     if np.isnan(values[Decay.DRIFT]).any()
                     else spread(values[Decay.DRIFT], 5),
