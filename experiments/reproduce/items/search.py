@@ -37,7 +37,8 @@ SYMBOLS = {
     "train.dense_learning_rate": "dense η",
     "estimator.alpha": "α",
 }
-DENSE = "train.dense_learning_rate"  # where it is not drawn, η / 100
+DENSE = "train.dense_learning_rate"
+DENSE_SHARE = 0.01  # of η, for hidden towers, where it is not drawn and the grid has no ``dense_share``
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,9 @@ def candidates(plan: Plan, dataset: str) -> list[Candidate]:
         for point in draw(ranges, plan.options.get("points", search["points"])):
             values = {key: x for key, x in point.items() if has_alpha or key != "estimator.alpha"}
             rest: dict[str, Any] = {"train.epochs": grid["epochs"], **grid.get("settings", {})}
-            if "model.hidden" in own and DENSE not in values:
-                rest = {DENSE: values["train.learning_rate"] / 100, **rest}
+            share = grid.get("dense_share", DENSE_SHARE if "model.hidden" in own else None)
+            if share is not None and DENSE not in values:
+                rest = {DENSE: float(f"{share * values['train.learning_rate']:.3g}"), **rest}
             found.append(Candidate(label, values, settings({**own, **values, **rest})))
     return found
 
@@ -197,11 +199,12 @@ def best_points(tried: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_the_ends(tried: pd.DataFrame) -> list[str]:
-    """Methods whose chosen λ or η is the smallest or largest drawn value; the best may lie outside."""
+    """Methods with a chosen value that is the smallest or largest drawn; the best may lie outside."""
     best = best_points(tried)
     return [
         f"{SYMBOLS[key]} of {method} ({x:g})"
-        for key in ("train.gravity", "train.learning_rate")
+        for key in SYMBOLS
+        if key in best
         for method, x in best[key].items()
         if x in (tried[key].min(), tried[key].max())
     ]
@@ -233,8 +236,11 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
-    """The difference of two methods' validation MAP@10, paired by seed."""
-    if other == label or other not in set(frame["label"]):
+    """The difference of two methods' validation MAP@10, paired by seed, at the B of the label."""
+    labels = set(frame["label"])
+    same = other + label.removeprefix(label.partition(", B")[0])
+    other = same if same in labels else other
+    if other == label or other not in labels:
         return ""
     pairs = zip(*(rankings.column(frame, name, "validation") for name in (label, other)), strict=True)
     return with_interval(tuple(a - b for a, b in pairs), "+.4f")
@@ -243,8 +249,9 @@ def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
 def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     """The caption of `final_table`."""
     points = int(tried.groupby("method").size().max())
+    drawn = ", ".join(symbol for key, symbol in SYMBOLS.items() if key in tried)
     return (
-        f"{dataset}: the best of {points} points (λ, η, α) a method, chosen on {100 * TUNING_FRACTION:g} % "
+        f"{dataset}: the best of {points} points ({drawn}) a method, chosen on {100 * TUNING_FRACTION:g} % "
         f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
         "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
     )
