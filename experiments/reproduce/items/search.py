@@ -5,7 +5,8 @@
 2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
    the same parameters and see the same gradient batches, so differences are paired by seed.
 
-Options: ``points`` and ``methods`` (names), where they are fewer than the file's, and ``grid``, another file.
+Options: ``points`` and ``methods`` (names), where they are fewer than the file's; ``grid``, another file;
+``settings`` of all methods, with ``part`` (what the tables of this search are called).
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def candidates(plan: Plan, dataset: str) -> list[Candidate]:
             share = grid.get("dense_share", DENSE_SHARE if "model.hidden" in own else None)
             if share is not None and DENSE not in values:
                 rest = {DENSE: float(f"{share * values['train.learning_rate']:.3g}"), **rest}
-            found.append(Candidate(label, values, settings({**own, **values, **rest})))
+            every = (*settings({**own, **values, **rest}), *plan.options.get("settings", ()))
+            found.append(Candidate(label, values, every))
     return found
 
 
@@ -168,18 +170,20 @@ def section(plan: Plan) -> Section:
     """Two tables for each data set: the points of the search, and the chosen settings."""
     tables, words = [], []
     measured: dict[str, Seeds] = {}
+    part = plan.options.get("part")
     for dataset in plan.datasets:
         tried = scores(plan, dataset)
         frame = rankings.measure(plan, dataset, chosen(plan, dataset))
-        tables.append(Table(f"final-{dataset}", caption(plan, dataset, tried), final_table(tried, frame)))
+        name = f"{dataset}-{part}" if part else dataset
+        tables.append(Table(f"final-{name}", caption(plan, dataset, tried), final_table(tried, frame)))
         shown = tried.fillna({"tuning": "failed"}).rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
         tables.append(
-            Table(f"search-{dataset}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
+            Table(f"search-{name}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
         )
-        words.append(rankings.summary(dataset, frame))
+        words.append(rankings.summary(name, frame))
         if ends := at_the_ends(tried):
             words.append(f"Chosen at the end of what was drawn: {'; '.join(ends)}.")
-        measured |= rankings.measured(dataset, frame.drop(columns="curve"), "searched ")
+        measured |= {} if part else rankings.measured(dataset, frame.drop(columns="curve"), "searched ")
     return Section(
         plan.item,
         "Each estimator at hyper-parameters of its own",
@@ -236,11 +240,8 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
-    """The difference of two methods' validation MAP@10, paired by seed, at the B of the label."""
-    labels = set(frame["label"])
-    same = other + label.removeprefix(label.partition(", B")[0])
-    other = same if same in labels else other
-    if other == label or other not in labels:
+    """The difference of two methods' validation MAP@10, paired by seed."""
+    if other == label or other not in set(frame["label"]):
         return ""
     pairs = zip(*(rankings.column(frame, name, "validation") for name in (label, other)), strict=True)
     return with_interval(tuple(a - b for a, b in pairs), "+.4f")
@@ -250,8 +251,10 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     """The caption of `final_table`."""
     points = int(tried.groupby("method").size().max())
     drawn = ", ".join(symbol for key, symbol in SYMBOLS.items() if key in tried)
+    own = f" ({', '.join(plan.options['settings'])})" if "settings" in plan.options else ""
     return (
-        f"{dataset}: the best of {points} points ({drawn}) a method, chosen on {100 * TUNING_FRACTION:g} % "
-        f"of the training pairs; {len(plan.seeds)} seeds on the real split, ± standard deviation. "
+        f"{dataset}{own}: the best of {points} points ({drawn}) a method, chosen on "
+        f"{100 * TUNING_FRACTION:g} % of the training pairs; {len(plan.seeds)} seeds on the real split, "
+        "± standard deviation. "
         "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
     )
