@@ -333,15 +333,12 @@ def required_map(popularity: float, optimum: Seeds) -> float:
     return max(popularity, REACHED * float(np.mean(optimum or [0.0])))
 
 
-def measured(
-    dataset: str, frame: pd.DataFrame, prefix: str = "", optimum: Seeds | None = None
-) -> dict[str, Seeds]:
+def measured(dataset: str, frame: pd.DataFrame, optimum: Seeds | None = None) -> dict[str, Seeds]:
     """The measurements of `measure`'s frame for claims, by name.
 
     Args:
         dataset: the corpus.
         frame: `measure`'s.
-        prefix: of every method's name.
         optimum: `optimum`'s, where the towers are to be judged as trained or not; may be empty.
     """
     found: dict[str, Seeds] = {}
@@ -362,7 +359,7 @@ def measured(
                 Ranking.SPEED_UP_IN_STEPS: speed_ups(frame, label, STEPS),
                 Ranking.LARGEST_SPEED_UP: largest_speed_ups(frame, label),
             }
-        found |= {keys.ranking(dataset, prefix + label, name): value for name, value in values.items()}
+        found |= {keys.ranking(dataset, label, name): value for name, value in values.items()}
     return found
 
 

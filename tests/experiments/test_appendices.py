@@ -55,6 +55,4 @@ def test_while_the_zero_start_lasts_nothing_has_settled():
     assert measured["toy/SOGram α=0.001/settling steps η=0.01"] == (float("inf"),)
     plan = Plan("error_at_scale", (), (0,), {"learning_rates": [0.01, 0.002], "alphas": [0.001]}, Path())
     frame = pd.concat(frames).assign(reference_error=0.0)
-    assert (
-        error_at_scale._rows("toy", plan, measured, frame)[0]["settled at step"] == "not yet in 1 of 1 seeds"
-    )
+    assert error_at_scale._rows("toy", plan, measured, frame)[0]["settled at step"] == "not yet"

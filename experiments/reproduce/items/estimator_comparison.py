@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.report.keys import SAMPLING
-from experiments.report.sections import Section, Seeds, draw_runs
+from experiments.report.sections import Section, draw_runs
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -27,13 +27,11 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """A table and curves for each data set; hidden towers in the table only."""
     tables, drawn, words = [], [], []
-    measured: dict[str, Seeds] = {}
     linear = [method for method in METHODS if method.config != "hidden-sogram"]
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, METHODS)
         tables.append(rankings.table(plan, dataset, METHODS, frame))
         words.append(rankings.summary(dataset, frame))
-        measured |= rankings.measured(dataset, frame, "recommended ")
         caption = f"linear towers, MAP@10 against steps, epochs and time {rankings.SIDE_BY_SIDE}."
         paths = rankings.paths(plan, dataset, linear)
         drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
@@ -44,6 +42,5 @@ def section(plan: Plan) -> Section:
         " ".join(words),
         tuple(tables),
         tuple(drawn),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        runs=tuple(task.output for task in tasks(plan)),
     )

@@ -82,7 +82,6 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer, B and estimator."""
     tables = []
-    values: dict[str, Seeds] = {}
     count = len(plan.seeds)
     seeds = (
         f"paired by seed, with 95 % t-intervals of its logarithm over {count} seeds"
@@ -107,16 +106,13 @@ def section(plan: Plan) -> Section:
         name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
         table = pd.DataFrame(rows)
         tables.append(Table(name, caption, table if logged else table.drop(columns=ERROR)))
-        values |= rankings.measured(dataset, frame.drop(columns="curve"))
     return Section(
         plan.item,
         "When does a better Gramian rank better?",
         "",
         "The exact Gramian shows what an estimate without error gains, within its interval.",
         tuple(tables),
-        (),
-        values,
-        tuple(task.output for task in tasks(plan)),
+        runs=tuple(task.output for task in tasks(plan)),
     )
 
 

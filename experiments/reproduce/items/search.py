@@ -22,7 +22,7 @@ import yaml
 from scipy.stats import qmc
 
 from experiments.report.keys import SAMPLING
-from experiments.report.sections import Section, Seeds, Table, spread, with_interval
+from experiments.report.sections import Section, Table, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.corpora import TUNING_FRACTION, tuning
 from experiments.reproduce.jobs import Task, state_of
@@ -169,7 +169,6 @@ def _finals(plan: Plan, dataset: str) -> list[Task]:
 def section(plan: Plan) -> Section:
     """Two tables for each data set: the points of the search, and the chosen settings."""
     tables, words = [], []
-    measured: dict[str, Seeds] = {}
     part = plan.options.get("part")
     for dataset in plan.datasets:
         tried = scores(plan, dataset)
@@ -183,16 +182,13 @@ def section(plan: Plan) -> Section:
         words.append(rankings.summary(name, frame))
         if ends := at_the_ends(tried):
             words.append(f"Chosen at the end of what was drawn: {'; '.join(ends)}.")
-        measured |= {} if part else rankings.measured(dataset, frame.drop(columns="curve"), "searched ")
     return Section(
         plan.item,
         "Each estimator at hyper-parameters of its own",
         "",
         " ".join(words),
         tuple(tables),
-        (),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        runs=tuple(task.output for task in tasks(plan)),
     )
 
 

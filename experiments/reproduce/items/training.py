@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments.report.sections import Section, Seeds, Table, draw_runs, spread
+from experiments.report.sections import Section, Table, draw_runs, spread
 from experiments.reproduce import rankings
 from experiments.reproduce.items import search
 from experiments.reproduce.items.search import corpora
@@ -49,12 +49,10 @@ def section(plan: Plan) -> Section:
     """Two tables for each data set, the chosen settings and all points; and the curves of the chosen ones."""
     grid = _grid(plan)
     tables, drawn = [], []
-    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         tried, methods = search.scores(grid, dataset), search.chosen(grid, dataset)
         exact = rankings.own_optimum(dataset)
         frame = rankings.measure(plan, dataset, [*methods, exact])
-        measured |= rankings.measured(dataset, frame[frame["label"] != exact.label], "trained by ")
         caption = (
             f"{dataset}: the paper's towers and objective, each optimizer at the best of its points; "
             f"{len(plan.seeds)} seeds on the real split, ± standard deviation. Effective rank: (tr G)²/‖G‖² "
@@ -72,8 +70,7 @@ def section(plan: Plan) -> Section:
         "Exact ALS minimises the same objective over free vectors.",
         tuple(tables),
         tuple(drawn),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        runs=tuple(task.output for task in tasks(plan)),
     )
 
 
