@@ -144,6 +144,6 @@ def test_the_table_of_a_search():
     frame = final(sampling=[0.10, 0.12, 0.11], SOGram=[0.11, 0.13, 0.1201])
     table = search.final_table(tried(), frame)
     assert table["λ"].tolist() == ["20", "10", ""] and table["α"].tolist() == ["", "0.1", ""]
-    assert table["minus sampling"].tolist()[1].startswith("+0.0100 [+0.0099, ")
+    assert table["lift over sampling [95 %]"].tolist()[1].startswith("+9.2% [")
     assert table["method"].tolist() == ["sampling", "SOGram", "popularity"]
     assert search.at_the_ends(tried())[0] == "λ of sampling (20)"

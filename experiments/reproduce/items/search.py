@@ -22,7 +22,7 @@ import yaml
 from scipy.stats import qmc
 
 from experiments.report.keys import SAMPLING
-from experiments.report.sections import Section, Table, spread, with_interval
+from experiments.report.sections import Section, Table, lift, spread
 from experiments.reproduce import rankings
 from experiments.reproduce.corpora import TUNING_FRACTION, tuning
 from experiments.reproduce.jobs import Task, state_of
@@ -211,7 +211,7 @@ def at_the_ends(tried: pd.DataFrame) -> list[str]:
 
 
 def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """The chosen setting of each method, how it ranks, and paired differences."""
+    """The chosen setting of each method, how it ranks, and its lifts, paired by seed."""
     best = best_points(tried)
     rows = []
     for label in frame["label"].unique():
@@ -226,7 +226,7 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
                 },
                 "on the tuning corpus": f"{best.loc[label, 'tuning']:.4f}",
                 "validation MAP@10": spread(rankings.column(frame, label, "validation")),
-                **{f"minus {other}": _minus(frame, label, other) for other in (SAMPLING, EXACT)},
+                **{f"lift over {other} [95 %]": _lift(frame, label, other) for other in (SAMPLING, EXACT)},
                 "training MAP@10": spread(rankings.column(frame, label, "train")),
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
@@ -235,12 +235,9 @@ def final_table(tried: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna("")
 
 
-def _minus(frame: pd.DataFrame, label: str, other: str) -> str:
-    """The difference of two methods' validation MAP@10, paired by seed."""
-    if other == label or other not in set(frame["label"]):
-        return ""
-    pairs = zip(*(rankings.column(frame, name, "validation") for name in (label, other)), strict=True)
-    return with_interval(tuple(a - b for a, b in pairs), "+.4f")
+def _lift(frame: pd.DataFrame, label: str, other: str) -> str:
+    labels = set(frame["label"]) - {label}
+    return lift(rankings.ratios(frame, label, other)) if other in labels else ""
 
 
 def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
@@ -252,5 +249,5 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
         f"{dataset}{own}: the best of {points} points ({drawn}) a method, chosen on "
         f"{100 * TUNING_FRACTION:g} % of the training pairs; {len(plan.seeds)} seeds on the real split, "
         "± standard deviation. "
-        "Differences are paired by seed, with 95 % t-intervals: what the estimator changes on this split."
+        "Lifts are paired by seed, with 95 % t-intervals of their logarithm."
     )
