@@ -100,6 +100,15 @@ def test_the_pipeline_end_to_end(toy, capsys):
     check_scaling(pd.read_csv(toy / "scaling" / "runs.csv"))
     assert json.loads((toy / "claims.json").read_text())["verdicts"]
 
+    # What is published is enough to draw it again, without corpora and runs.
+    Path("data").rename("data-elsewhere")
+    Path("results/runs").rename("runs-elsewhere")
+    again = pipeline.reproduce([*every, *long_plans_of(toy)[:2]], "test", toy, finished=True, published=True)
+    assert final in again.read_text()
+    shutil.rmtree("results/runs")
+    Path("data-elsewhere").rename("data")
+    Path("runs-elsewhere").rename("results/runs")
+
     # What is done is not done again; items share their runs.
     tables = [every[0], every[3]]
     made = times(Path("results"))

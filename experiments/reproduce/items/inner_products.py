@@ -9,7 +9,6 @@ of each kind are measured; ``epochs``, where the config's own are too many (also
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,6 @@ from experiments.report.keys import SAMPLING, Gravity
 from experiments.report.sections import Figure, Section, Seeds, Table, spread, write_figure
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
-from gramrun import runs
-from gramrun.data.shards import open_corpus
-from gramrun.evaluation.protocol import evaluate_popularity
 from gramrun.runs import figures, plotting
 
 KINDS = {  # pairs, as inner_products.csv calls them: their mean and standard deviation
@@ -66,11 +62,10 @@ def section(plan: Plan) -> Section:
             ignore_index=True,
         )
         curves = figures.gravity_frame([path for some in paths.values() for path in some])
-        popular = popularity(next(iter(paths.values()))[0])
-        drawn += _draw(plan, dataset, products, curves, popular)
+        drawn += _draw(plan, dataset, products, curves)
         measured |= at_the_end(dataset, products) | final_map(dataset, curves)
         distributions += _distribution_rows(dataset, products)
-        by_gravity += _gravity_rows(dataset, plan.options["gravity"], measured, popular)
+        by_gravity += _gravity_rows(dataset, plan.options["gravity"], measured)
     count = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}, ± standard deviation"
     return Section(
         plan.item,
@@ -89,16 +84,7 @@ def section(plan: Plan) -> Section:
     )
 
 
-def popularity(path: Path) -> float:
-    """Popularity's validation MAP@10 on the candidates of a run."""
-    config = runs.open_run(path).config
-    corpus = open_corpus(config.data.path)
-    return float(evaluate_popularity(corpus, "validation", config.evaluation)["map@10"])
-
-
-def _draw(
-    plan: Plan, dataset: str, products: pd.DataFrame, curves: pd.DataFrame, popular: float
-) -> list[Figure]:
+def _draw(plan: Plan, dataset: str, products: pd.DataFrame, curves: pd.DataFrame) -> list[Figure]:
     shown = products[products["gravity"].isin(plan.options["shown"])]
     seeds = len(plan.seeds)
     return [
@@ -111,9 +97,9 @@ def _draw(
         ),
         write_figure(
             plan.folder,
-            plotting.gravity_figure(curves, {"popularity": popular}),
+            plotting.gravity_figure(curves),
             f"gravity-{dataset}",
-            f"{dataset}: validation MAP@10 of the same model for each λ, {seeds} seeds, and popularity's; "
+            f"{dataset}: validation MAP@10 of the same model for each λ, {seeds} seeds; "
             "the right panel's axes are logarithmic.",
         ),
     ]
@@ -173,9 +159,7 @@ def _distribution_rows(dataset: str, products: pd.DataFrame) -> list[dict[str, s
     ]
 
 
-def _gravity_rows(
-    dataset: str, weights: Sequence[float], measured: dict[str, Seeds], popular: float
-) -> list[dict[str, str]]:
+def _gravity_rows(dataset: str, weights: Sequence[float], measured: dict[str, Seeds]) -> list[dict[str, str]]:
     def cell(quantity: Gravity, weight: float, digits: int) -> str:
         return spread(measured[keys.gravity(dataset, SAMPLING, quantity, f"{weight:g}")], digits)
 
@@ -188,4 +172,4 @@ def _gravity_rows(
         }
         for weight in weights
     ]
-    return [*rows, {"corpus": dataset, "λ": "popularity", "validation MAP@10": f"{popular:.4f}"}]
+    return rows

@@ -1,0 +1,167 @@
+"""When does a better Gramian rank better? Lifts of final MAP@10 over batch sampling against B/k.
+
+    python -m experiments.studies.lifts [--reference results/reference] [--output results/lifts]
+
+It trains nothing: it reads the published tables of the factorial experiment, of planted topics and of the
+Gramian batches on MovieLens 1M. ``lifts.csv`` has a row for each training, B and estimator:
+
+    lift, low, high    (MAP@10 of the estimator / MAP@10 of sampling with the same B) − 1, a geometric mean
+                       over seeds, and its 95 % interval, which one seed does not have
+
+On planted topics of 100,000 and a million items SOGram with B = 2,048 (error 3.4 %) stands for the exact
+Gramian. ``lifts.png`` shows the trainings of `SHOWN`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.report.keys import EXACT, SAMPLING
+from experiments.report.sections import geometric, write_figure
+from gramrun.base.files import write_text
+from gramrun.runs.panels import FONT_SIZE, empty_panels, line_style, put_legend
+
+SOGRAM, SAGRAM = "SOGram α=0.1", "SAGram per item"
+STYLES = {EXACT: line_style(3), SOGRAM: line_style(1), SAGRAM: line_style(0)}
+COLUMNS = 3  # of panels
+LIMIT = 32  # per cent, of the y axis
+
+END, CONSTANT = "lift [95 %]", "at a constant η"
+ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
+SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
+ADAM = ("enwik8", "sparse Adam", 64)
+SIMPLE = [
+    (f"simple-scale-{part}", "sparse Adam, inputs of 256, 10 epochs", 64)
+    for part in ("small-batch", "wider-inputs")
+]
+FRENCH = ("fr-scale-as-small-as-k", "Adagrad", 128)
+FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
+    "enwik8, Adagrad, constant η": ([ADAGRAD], CONSTANT),
+    "enwik8, Adagrad, 60 epochs": ([ADAGRAD], END),
+    "enwik8, sparse Adam, η/5, constant η": ([SLOWER], CONSTANT),
+    "enwik8, sparse Adam, η/5, 60 epochs": ([SLOWER], END),
+    "enwik8, sparse Adam, constant η": ([ADAM], CONSTANT),
+    "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
+    "simple-scale, constant η": (SIMPLE, CONSTANT),
+    "simple-scale, 10 epochs": (SIMPLE, END),
+    "fr-scale, Adagrad, .12 epochs, 1 seed": ([FRENCH], END),
+}
+PLANTED = {  # items, epochs, k
+    "planted, a million items, 1 epoch": (1_000_000, 1, 16),
+    "planted, 100,000 items, 10 epochs": (100_000, 10, 16),
+    "planted, 10,000 items, 10 epochs, k = 16": (10_000, 10, 16),
+    "planted, 10,000 items, 10 epochs, k = 64": (10_000, 10, 64),
+    "planted, 10,000 items, 100 epochs": (10_000, 100, 16),
+}
+MOVIES = "MovieLens 1M, 6 epochs"
+SHOWN = {  # training -> title of its panel
+    "planted, a million items, 1 epoch": "planted, a million items\nγ = 0, k = 16",
+    "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nγ = 0, k = 64",
+    MOVIES: "MovieLens 1M\nγ = 0, k = 35",
+    "enwik8, sparse Adam, constant η": "enwik8, constant η\nγ = 1, k = 64, NOT TRAINED",
+    "enwik8, sparse Adam, 60 epochs": "enwik8, η falls to 0\nγ = 1, k = 64",
+    "simple-scale, 10 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED, one seed",
+}
+
+
+def measure(reference: Path) -> pd.DataFrame:
+    """The rows of ``lifts.csv``."""
+    rows = [*_planted(reference), *_movies(reference), *_factorial(reference)]
+    return pd.DataFrame(rows, columns=["training", "k", "B", "estimator", "lift", "low", "high"])
+
+
+def _planted(reference: Path) -> Iterator[tuple]:
+    runs = pd.read_csv(reference / "standard-part" / "scaling" / "runs.csv")
+    for title, (items, epochs, k) in PLANTED.items():
+        own = runs[(runs[["items", "epochs", "dim"]] == [items, epochs, k]).all(axis=1)]
+        maps = {key: part.set_index("seed")["map@10"] for key, part in own.groupby(["estimator", "batch"])}
+        exact = own[own["estimator"] == "reference"].set_index("seed")["map@10"]
+        for batch in sorted(own.loc[own["estimator"] == SAMPLING, "batch"].unique()):
+            for name, found in (
+                (EXACT, exact),
+                (SOGRAM, maps[SOGRAM, batch]),
+                (SAGRAM, maps["SAGram", batch]),
+            ):
+                yield title, k, batch, name, *_lift(found / maps[SAMPLING, batch])
+
+
+def _movies(reference: Path) -> Iterator[tuple]:
+    runs = pd.read_csv(reference / "comparisons" / "gramian_batch" / "movielens-1m" / "runs.csv")
+    maps = {name: part.set_index("seed")["map@10"] for name, part in runs.groupby("variant")}
+    for batch in (2, 8, 32):
+        names = {
+            EXACT: "exact",
+            SOGRAM: f"SOGram α=0.1 debiased, B={batch}",
+            SAGRAM: f"SAGram β=1 per item, B={batch}",
+        }
+        for estimator, name in names.items():
+            if name in maps:
+                yield MOVIES, 35, batch, estimator, *_lift(maps[name] / maps[f"sampling, B={batch}"])
+
+
+def _factorial(reference: Path) -> Iterator[tuple]:
+    for title, (tables, column) in FACTORIAL.items():
+        for name, optimizer, k in tables:
+            frame = pd.read_csv(reference / "factorial" / f"{name}.csv", dtype={column: str})
+            for row in frame[frame["optimizer"] == optimizer].to_dict("records"):
+                if row["estimator"] in STYLES and isinstance(row[column], str):
+                    yield title, k, row["B"], row["estimator"], *_parsed(row[column])
+
+
+def _lift(ratios: pd.Series) -> tuple[float, float, float]:
+    mean, low, high = geometric(tuple(ratios))
+    return mean - 1, low - 1, high - 1
+
+
+def _parsed(text: str) -> tuple[float, float, float]:
+    """The numbers of "+3.2% [-1.7%, +8.0%]", of which one seed has the first alone."""
+    numbers = [float(x) / 100 for x in re.findall(r"[+-][\d.]+", text)]
+    return tuple(numbers) if len(numbers) == 3 else (numbers[0], np.nan, np.nan)
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """A panel for each training of `SHOWN`: the lift in per cent against B/k, with its 95 % interval."""
+    figure, grid = empty_panels(len(SHOWN) // COLUMNS, COLUMNS, share_y="all", share_x="none")
+    for panel, (training, title) in zip((panel for row in grid for panel in row), SHOWN.items(), strict=True):
+        panel.set_xscale("log", base=4)
+        panel.axhline(0, color="0.6", linewidth=0.8)
+        own = frame[frame["training"] == training]
+        for index, (name, style) in enumerate(STYLES.items()):
+            shown = own[own["estimator"] == name].sort_values("B")
+            x = shown["B"] / shown["k"] * 1.15 ** (index - 1)  # a little apart
+            ends = 100 * np.abs(shown[["low", "high"]].sub(shown["lift"], axis=0)).T.to_numpy()
+            hollow = {"mfc": "white", "markeredgewidth": 0.8} if shown["low"].isna().all() else {}
+            panel.errorbar(x, 100 * shown["lift"], yerr=ends, elinewidth=0.8, **style | hollow)
+        panel.set_xlim(1 / 25, 25)
+        panel.set_ylim(-LIMIT, LIMIT)
+        panel.set_xticks([1 / 16, 1 / 4, 1, 4, 16], ["1/16", "1/4", "1", "4", "16"])
+        panel.minorticks_off()
+        panel.set_title(title, fontsize=FONT_SIZE)
+        panel.set_xlabel("B / k", fontsize=FONT_SIZE)
+    for row in grid:
+        row[0].set_ylabel("lift over sampling, %", fontsize=FONT_SIZE)
+    put_legend(figure, STYLES, pd.Series([1]), COLUMNS)
+    return figure
+
+
+def main() -> None:
+    """Parse the arguments, then measure and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--reference", type=Path, default=Path("results/reference"))
+    parser.add_argument("--output", type=Path, default=Path("results/lifts"))
+    arguments = parser.parse_args()
+    frame = measure(arguments.reference)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    write_text(arguments.output / "lifts.csv", frame.to_csv(index=False, float_format="%.5f"))
+    write_figure(arguments.output, draw(frame), "lifts", "")
+
+
+if __name__ == "__main__":
+    main()
