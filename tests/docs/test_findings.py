@@ -15,12 +15,14 @@ import pytest
 
 from experiments.report.sections import geometric
 from experiments.reproduce import published
+from experiments.studies import lifts as study
 
 REFERENCE = pages.ROOT / "results" / "reference"
 PAGE = pages.read("docs/findings.md")
 SECTION = PAGE.split("## When does a better Gramian rank better?")[1].split("\n## ")[0]
 WORDS = " ".join(SECTION.split())
 EXACT, SAMPLING = "exact Gramian", "sampling"
+LIFTS = pd.read_csv(REFERENCE / "lifts" / "lifts.csv")
 
 
 @cache
@@ -41,17 +43,23 @@ def lift(ratios) -> str:
     return f"{mean:+.1f} % [{low:+.1f}, {high:+.1f}]".replace("-", "−")
 
 
-def short(text: str) -> str:
-    """A cell without its interval, bold where that is on one side of 0: "+3.3% [+0.4%, +6.2%]" as "**3.3**"."""
-    if not text:
-        return "–"
-    numbers = [float(x) for x in re.findall(r"[+-][\d.]+", text.replace("−", "-"))]
-    mean = f"{numbers[0]:.1f}".replace("-", "−")
-    return f"**{mean}**" if len(numbers) == 3 and numbers[1] * numbers[2] > 0 else mean
+def short(row: pd.Series) -> str:
+    """A lift in per cent, bold where its interval is on one side of 0."""
+    mean = f"{100 * row['lift']:.1f}".replace("-", "−")
+    return f"**{mean}**" if round(row["low"], 3) * round(row["high"], 3) > 0 else mean
+
+
+def errors(text: str) -> str:
+    """ "0.780 · 0.833" as ".78 and .83"."""
+    return " and ".join(pages.number(float(x), 2) for x in text.split(" · "))
 
 
 def map_of(text: str) -> float:
     return float(text.split(" ")[0])
+
+
+def final_map(corpus: str) -> pd.DataFrame:
+    return pd.read_csv(REFERENCE / "final_map" / f"{corpus}.csv", dtype=str).set_index("method")
 
 
 # The tables of the optimizer and B
@@ -86,56 +94,20 @@ def optimizer_rows(column: str) -> list[str]:
     return rows
 
 
-def long_rows() -> list[str]:
-    """Lifts over B / k, of three experiments."""
-    planted = pd.read_csv(REFERENCE / "standard-part" / "scaling" / "runs.csv")
-    rows = []
-    for (items, epochs, dim), title in {
-        (1_000_000, 1, 16): "planted, a million items, 1 epoch",
-        (100_000, 10, 16): "planted, 100,000 items, 10 epochs",
-        (10_000, 10, 16): "planted, 10,000 items, 10 epochs",
-        (10_000, 10, 64): "planted, 10,000 items, 10 epochs",
-        (10_000, 100, 16): "planted, 10,000 items, 100 epochs",
-    }.items():
-        own = planted[(planted[["items", "epochs", "dim"]] == [items, epochs, dim]).all(axis=1)]
-        rows.append(f"| {title} | {dim} | {' | '.join(over_sampling(own, dim * x) for x in SHARES)} |")
-    movies = pd.read_csv(REFERENCE / "comparisons" / "gramian_batch" / "movielens-1m" / "runs.csv")
-    cells = {1 / 16: 2, 1 / 4: 8, 1: 32}
-    found = [movies_cell(movies, cells[share]) if share in cells else "" for share in SHARES]
-    rows.append(f"| MovieLens 1M, 6 epochs (B = 2, 8, 32) | 35 | {' | '.join(found)} |")
-    for label, title in {
-        "Adagrad": "enwik8, Adagrad",
-        "… at η/5": "enwik8, sparse Adam, η/5",
-        "sparse Adam": "enwik8, sparse Adam",
-    }.items():
-        for column, when in (("at a constant η", "constant η"), ("lift [95 %]", "60 epochs")):
-            small, large = (
-                " · ".join(short(cell(label, batch, name, column)) for name in (EXACT, *COLUMNS[1:5:3]))
-                for batch in ("64", "1024")
-            )
-            rows.append(f"| {title}, {when} | 64 | | | {small} | | {large} |")
-    french = table("fr-scale-as-small-as-k").loc[("Adagrad", "128", "SAGram per item"), "lift [95 %]"]
-    rows.append(f"| fr-scale, Adagrad, .12 epochs, 1 seed | 128 | | | – · – · {short(french)} | | |")
-    return [row.replace("|  |", "| |").replace("|  |", "| |") for row in rows]
-
-
 SHARES = (1 / 16, 1 / 4, 1, 4, 16)  # B / k
 
 
-def over_sampling(frame: pd.DataFrame, batch: float) -> str:
-    maps = {key: part.set_index("seed")["map@10"] for key, part in frame.groupby(["estimator", "batch"])}
-    if ("sampling", batch) not in maps:
-        return ""
-    reference = frame[frame["estimator"] == "reference"].set_index("seed")["map@10"]
-    own = [reference, maps["SOGram α=0.1", batch], maps["SAGram", batch]]
-    return " · ".join(short(lift(x / maps["sampling", batch])) for x in own)
-
-
-def movies_cell(frame: pd.DataFrame, batch: int) -> str:
-    maps = {name: part.set_index("seed")["map@10"] for name, part in frame.groupby("variant")}
-    names = ("exact", f"SOGram α=0.1 debiased, B={batch}", f"SAGram β=1 per item, B={batch}")
-    base = maps[f"sampling, B={batch}"]
-    return " · ".join(short(lift(maps[name] / base)) if name in maps else "–" for name in names)
+def long_rows() -> list[str]:
+    """Lifts over B / k: exact Gramian, SOGram, SAGram per item."""
+    rows = []
+    for title, own in LIFTS.groupby("training", sort=False):
+        k, cells = own["k"].iloc[0], []
+        for share in SHARES:
+            near = own[np.isclose(own["B"] / k, share, rtol=0.1)].set_index("estimator")
+            found = [short(near.loc[name]) if name in near.index else "–" for name in study.STYLES]
+            cells.append(" · ".join(found) if len(near) else "")
+        rows.append(f"| {title.partition(', k =')[0]} | {k} | {' | '.join(cells)} |")
+    return rows
 
 
 # Table 2
@@ -182,7 +154,7 @@ def table_2() -> list[str]:
         names = ("SOGram α=0.1", "SOGram α=0.01", "SOGram α=0.001", nearest)
         lifts = [own.loc[x, "lift [95 %]"] if x in own.index else "" for x in names]
         if title == "enwik8, 5 seeds":
-            lifts[2] = table("enwik8-long-average").loc[(optimizer, "1024", names[2]), "lift [95 %]"]
+            lifts[2] = final_map("enwik8").loc[names[2], "lift over sampling [95 %]"]
         solved = optimum(title.partition(",")[0].partition(" ")[0] + ("-titles" if "titles" in title else ""))
         judged = EXACT if EXACT in own.index else SAMPLING
         share = f"{map_of(own.loc[judged, 'MAP@10']) / solved:.0%}".replace("%", " %")
@@ -192,7 +164,7 @@ def table_2() -> list[str]:
         cells = [percent(x.partition(" ")[0]) for x in lifts]
         als = "" if np.isnan(solved) else pages.number(solved, 4)
         rows.append(f"| {title} | {pages.number(maps, 4)} | {' | '.join(cells)} | {als} | {trained} |")
-    wiki = pd.read_csv(REFERENCE / "final_map" / "miwiki.csv", dtype=str).set_index("method")
+    wiki = final_map("miwiki")
     lifts = [
         percent(wiki.loc[x, "lift over sampling [95 %]"].partition(" ")[0]) for x in ("SOGram α=0.1", EXACT)
     ]
@@ -259,13 +231,19 @@ def sentences() -> dict[str, str]:
     }
     near = ("paper-exact", "paper-sagram", "paper-sagram-cache-item", "paper-sampling-batch-gradient")
     pooled = np.mean([np.log(seeds(f"enwik8/{x}") / seeds("enwik8/paper-sampling")) for x in near], axis=0)
-    final = pd.read_csv(REFERENCE / "final_map" / "enwik8.csv", dtype=str).set_index("method")
-    pair = final.loc["SAGram β=1, per pair"]
+    pair = final_map("enwik8").loc["SAGram β=1, per pair"]
     titles = table("enwik8-titles").loc[("sparse Adam", "1024"), "lift [95 %]"].map(percent)
     at = [pages.number(constant(f"enwik8/paper-sampling{size}"), 4) for size in (small, "")]
+    near_k = table("simple-scale-small-batch").loc[("sparse Adam, inputs of 256, 10 epochs", "64")]
+    item, noise = (near_k["error of Ĝ"].map(errors)[x] for x in ("SAGram per item", SAMPLING))
+    gain = near_k.loc["SAGram per item"]
     return {
+        "SIMPLE, B = k": f"gains {percent(gain['lift [95 %]'])} at B = k (by left items {gain['by left items'].replace('%', '')}; "
+        f"one seed) and {percent(gain['at a constant η'])} while η is constant",
+        "SIMPLE, ERRORS": f"At B = k sampling has {near_k.loc[SAMPLING, 'MAP@10'][1:]} and an error of {noise}, "
+        f"SAGram per item {item} and {percent(gain['lift [95 %]'])} of MAP",
         "CONSTANT64": f"(sampling then has {at[0]} at B = 64 and {at[1]} at 1,024)",
-        "BETTER": f"SOGram (α = 0.1) has {better['64']} at B = k and {better['1,024']} at 16k",
+        "BETTER": f"SOGram (α = 0.1) has {better['64']} at B = k and {better['1,024']} at 16·k",
         "PAIR": f"ends at {pair['validation MAP@10'].replace('0.', '.')}, "
         f"{percent(pair['lift over sampling [95 %]'])} over sampling",
         "POOLED": f"together have {lift(np.exp(pooled))}",
@@ -284,8 +262,9 @@ def sentences() -> dict[str, str]:
                 for n in (1, 2)
             )
         ),
-        "AT FIRST": f"(B = 16k) it gains {percent(cell('sparse Adam', '1024', EXACT, 'at a constant η'))} on enwik8",
-        "AT FIRST, B = k": f"At B = k it gains {percent(cell('sparse Adam', '64', EXACT, 'at a constant η'))}",
+        "AT FIRST": f"the exact Gramian gains {percent(cell('sparse Adam', '1024', EXACT, 'at a constant η'))} while",
+        "AT FIRST, B = k": f"at B = k {percent(cell('sparse Adam', '64', EXACT, 'at a constant η'))} is left as "
+        f"{percent(cell('sparse Adam', '64', EXACT, 'lift [95 %]'))}",
         "SLOW": f"it has {trajectory('', '1024')} and {trajectory('', '128')}",
     }
 
@@ -307,8 +286,7 @@ def test_errors_while_towers_are_trained():
 
 def own_error(name: str, batch: str, estimator: str, optimizer: str = "Adagrad") -> str:
     """The error of the estimate that trains, left and right."""
-    sides = table(name).loc[(optimizer, batch, estimator), "error of Ĝ"].split(" · ")
-    return " and ".join(pages.number(float(x), 2) for x in sides)
+    return errors(table(name).loc[(optimizer, batch, estimator), "error of Ĝ"])
 
 
 def test_the_largest_corpora():
@@ -368,38 +346,35 @@ def test_the_run_at_the_size_of_simple_english_wikipedia():
 ROWS = [*optimizer_rows("lift [95 %]"), *optimizer_rows("at a constant η"), *long_rows(), *table_2()]
 
 
+def test_the_published_lifts_are_those_of_the_published_tables():
+    pd.testing.assert_frame_equal(LIFTS, study.measure(REFERENCE), atol=1e-5, check_dtype=False)
+
+
 def test_readme_rounds_the_same_numbers():
     words = " ".join(pages.read("README.md").split())
 
     def rounded(text: str) -> str:
-        """ "+13.0% [+11.5%, +14.5%]" as "13 % [12, 14]"; halves to even, as Python's."""
-        numbers = [f"{float(x):.0f}" for x in re.findall(r"[+-][\d.]+", text)]
-        return "{} % [{}, {}]".format(*numbers).replace("-0", "0").replace("-", "−")
+        """ "+13.0% [+11.5%, +14.5%]" as "13.0 % [11.5, 14.5]"."""
+        return "{} % [{}, {}]".format(*re.findall(r"[+-][\d.]+", text)).replace("+", "").replace("-", "−")
 
     large, small = (
         [rounded(cell("sparse Adam", batch, EXACT, column)) for column in ("at a constant η", "lift [95 %]")]
         for batch in ("1024", "64")
     )
-    assert f"gains {large[0]} at B = 16k and {small[0]} at B = k while η is constant" in words
-    assert f"and {large[1]} and {small[1]} once η has fallen to 0" in words
+    assert f"gains {large[0]} on enwik8 while η is constant and {large[1]} once η has fallen to 0" in words
+    assert f"At B = k it gains {small[0]} and {small[1]}" in words
     same = rounded(
         table("enwik8-same-batches").loc[("sparse Adam", "1024", "sampling, B = B′"), "lift [95 %]"]
     )
-    assert f"ranked {same.replace(' % ', ' % ')} higher on enwik8" in words
+    assert f"ranked {same} higher on enwik8" in words
     rows = {row.split(" | ")[0]: [x.strip() for x in row.strip("| ").split("|")] for row in table_2()}
     enwik8, fr = rows["| enwik8, 5 seeds"], rows["| fr-scale, 1 seed, .24 epochs"]
     for shown, row, kind in (
-        ("enwik8, B = 16k, 5 seeds", enwik8, "exact"),
-        ("fr's size, B = 8k, ¼ epoch, 1 seed", fr, "SAGram"),
-        ("en's size, B = 8k, ⅒ epoch, 1 seed", rows["| en-scale, 1 seed, .09 epochs"], "SAGram"),
+        ("enwik8, B = 16·k, 5 seeds", enwik8, "exact"),
+        ("fr's size, B = 8·k, ¼ epoch, 1 seed", fr, "SAGram"),
+        ("en's size, B = 8·k, ⅒ epoch, 1 seed", rows["| en-scale, 1 seed, .09 epochs"], "SAGram"),
     ):
         assert f"| {shown} | {' | '.join(row[1:5])} | {row[5]}, {kind} |".replace("|  ", "| ") in words
-    planted = pd.read_csv(REFERENCE / "standard-part" / "scaling" / "runs.csv")
-    own = planted[(planted["items"] == 1_000_000) & planted["batch"].isin((4, 2048))]
-    maps = {name: part.set_index("seed")["map@10"] for name, part in own.groupby("estimator")}
-    base = maps["sampling"]
-    lifts = [lift(maps[x] / base).partition(" [")[0] for x in ("SOGram α=0.1", "SOGram α=0.01", "reference")]
-    assert f"| {pages.number(base.mean(), 4)} | {lifts[0]} | {lifts[1]} | | {lifts[2]}, near exact |" in words
 
 
 @pytest.mark.parametrize("row", ROWS)
