@@ -6,7 +6,8 @@ estimate without error gains there. Sampling draws B for each side, once for bot
 gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
-``part`` (what the tables of one of several plans of a corpus are called).
+``part`` (what the tables of one of several plans of a corpus are called), ``curves`` (whether to draw MAP@10
+along training, as Figure 4 does).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.report.keys import EXACT, SAMPLING
-from experiments.report.sections import Section, Seeds, Table, falls_short, lift, spread
+from experiments.report.sections import Section, Seeds, Table, draw_runs, falls_short, lift, spread
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -81,7 +82,7 @@ def tasks(plan: Plan) -> list[Task]:
 
 def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer, B and estimator."""
-    tables = []
+    tables, drawn = [], []
     count = len(plan.seeds)
     seeds = (
         f"paired by seed, with 95 % t-intervals of its logarithm over {count} seeds"
@@ -106,12 +107,17 @@ def section(plan: Plan) -> Section:
         name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
         table = pd.DataFrame(rows)
         tables.append(Table(name, caption, table if logged else table.drop(columns=ERROR)))
+        if plan.options.get("curves"):
+            paths = rankings.paths(plan, dataset, methods(plan))
+            words = f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}."
+            drawn.append(draw_runs(plan.folder, "map", paths, name, words))
     return Section(
         plan.item,
         "When does a better Gramian rank better?",
         "",
         "The exact Gramian shows what an estimate without error gains, within its interval.",
         tuple(tables),
+        tuple(drawn),
         runs=tuple(task.output for task in tasks(plan)),
     )
 
