@@ -2,9 +2,9 @@
 
 All runs have the paper's towers and objective. Those of one optimizer have its best rates (`training`), and
 those of one seed the same start and gradient batches. The exact Gramian's lift over sampling is what an
-estimate without error gains there; where it is too slow, sampling with eight times the batch, which has a third
-of the error and no lag, shows a part of that. Sampling draws B for each side, once for both sides (shared), or takes the
-gradient batch itself, whose gradient then goes through both Gramians (equation 15).
+estimate without error gains there; where it is too slow, sampling with eight times the batch, which has about
+a third of the error and no lag, shows a part of that. Sampling draws B for each side, once for both sides
+(shared), or takes the gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
 ``part`` (what the tables of one of several plans of a corpus are called), ``curves`` (whether to draw MAP@10
