@@ -96,7 +96,11 @@ def test_the_products_of_a_step(tmp_path):
 
 def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "STEPS", 2)
-    monkeypatch.setattr(step_time, "ENGINES", {**step_time.ENGINES, "sgd": ("train.optimizer=sgd",)})
+    monkeypatch.setattr(
+        step_time,
+        "ENGINES",
+        {**step_time.ENGINES, "sgd": ("train.optimizer=sgd", "train.initial_accumulator=0")},
+    )
     threads = torch.get_num_threads()
     try:
         timed = step_time.time_workload(*pages_of_two_layers(tmp_path)[:1], tmp_path / "pages", 2, rounds=1)

@@ -18,7 +18,7 @@ def config_of(name, *settings, dataset="wikipedia-simple"):
     return load_config(RunConfig, ROOT / "configs" / dataset / f"{name}.yaml", settings)
 
 
-@pytest.mark.parametrize(("name", "gigabytes"), [("wikipedia-fr", 4.7), ("wikipedia-en", 12.6)])
+@pytest.mark.parametrize(("name", "gigabytes"), [("wikipedia-fr", 5.5), ("wikipedia-en", 15.6)])
 def test_memory_is_near_the_exact_prediction(name, gigabytes):
     """What `gramrun train --dry-run` predicts on a corpus of these sizes."""
     found = cost("train", config_of("paper-sampling", dataset=name), PAPER[name])
