@@ -325,8 +325,14 @@ def test_the_error_of_an_estimate_that_drives_the_training():
 
 
 def test_the_run_at_the_size_of_simple_english_wikipedia():
+    adam = "optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-0.003-dense-learning-rate-0.0003"
     curves = {}
-    for name in ("sampling", "sogram-alpha-0.1", "sagram-cache-item", "sampling-input-dim-128"):
+    for name in (
+        f"sampling-{adam}",
+        f"sogram-{adam}-a-d39a4449",
+        f"sagram-{adam}-c-0c531fcd",
+        "sampling-input-dim-128",
+    ):
         lines = files()[f"results/runs/simple-scale/paper-{name}-seed0/metrics.jsonl"].decode().splitlines()
         curves[name] = {round(r["epoch"]): r["map@10"] for r in map(json.loads, lines)}
     sampling, sogram, sagram, wide = curves.values()
