@@ -37,11 +37,9 @@ END, CONSTANT = "lift [95 %]", "at a constant η"
 ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
-SIMPLE = [
-    (f"simple-scale-{part}", "sparse Adam, inputs of 256, 10 epochs", 64)
-    for part in ("small-batch", "wider-inputs")
-]
-FRENCH = ("fr-scale-as-small-as-k", "Adagrad", 128)
+SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch")]
+WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
+FRENCH = [(f"fr-scale{part}", "sparse Adam", 128) for part in ("", "-as-small-as-k")]
 FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
     "enwik8, Adagrad, constant η": ([ADAGRAD], CONSTANT),
     "enwik8, Adagrad, 60 epochs": ([ADAGRAD], END),
@@ -49,9 +47,12 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, sparse Adam, η/5, 60 epochs": ([SLOWER], END),
     "enwik8, sparse Adam, constant η": ([ADAM], CONSTANT),
     "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
-    "simple-scale, constant η": (SIMPLE, CONSTANT),
-    "simple-scale, 10 epochs": (SIMPLE, END),
-    "fr-scale, Adagrad, .12 epochs, 1 seed": ([FRENCH], END),
+    "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
+    "simple-scale, Adagrad, 20 epochs": (SIMPLE, END),
+    "simple-scale, inputs of 256, constant η": (WIDE, CONSTANT),
+    "simple-scale, inputs of 256, 20 epochs": (WIDE, END),
+    "fr-scale, constant η": (FRENCH, CONSTANT),
+    "fr-scale, half an epoch": (FRENCH, END),
 }
 PLANTED = {  # items, epochs, k
     "planted, a million items, 1 epoch": (1_000_000, 1, 16),
@@ -67,7 +68,7 @@ SHOWN = {  # training -> title of its panel
     MOVIES: "MovieLens 1M\nγ = 0, k = 35",
     "enwik8, sparse Adam, constant η": "enwik8, constant η\nγ = 1, k = 64, NOT TRAINED",
     "enwik8, sparse Adam, 60 epochs": "enwik8, η falls to 0\nγ = 1, k = 64",
-    "simple-scale, 10 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED, one seed",
+    "simple-scale, Adagrad, 20 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED (inputs of 50)",
 }
 
 

@@ -4,6 +4,7 @@
 published measurements.
 """
 
+import io
 import json
 import re
 from functools import cache
@@ -14,7 +15,7 @@ import pandas as pd
 import pytest
 
 from experiments.report.sections import geometric
-from experiments.reproduce import published
+from experiments.reproduce import published, rankings
 from experiments.studies import lifts as study
 
 REFERENCE = pages.ROOT / "results" / "reference"
@@ -94,7 +95,7 @@ def optimizer_rows(column: str) -> list[str]:
     return rows
 
 
-SHARES = (1 / 16, 1 / 4, 1, 4, 16)  # B / k
+SHARES = (1 / 16, 1 / 4, 1, 4, 8, 16)  # B / k
 
 
 def long_rows() -> list[str]:
@@ -113,20 +114,21 @@ def long_rows() -> list[str]:
 # Table 2
 
 
-TABLE_2 = {
-    "enwik8, 5 seeds": ("enwik8", "sparse Adam", EXACT),
-    "enwik8 at η/5, 3 seeds": ("enwik8-slower", "sparse Adam at a fifth of η", EXACT),
-    "enwik8, titles, 3 seeds": ("enwik8-titles", "sparse Adam", "SAGram per item"),
-    "simple-scale, 1 seed": ("simple-scale", "sparse Adam", "SAGram per item"),
-    "simple-scale at η/5, 1 seed": ("simple-scale-slower", "sparse Adam at a fifth of η", "SAGram per item"),
-    "simple-scale, inputs of 128, 1 seed": (
-        "simple-scale-wide-inputs", "sparse Adam, inputs of 128", "SAGram per item",
+WIDE = "sparse Adam, inputs of 256"
+TABLE_2 = {  # tables of results/reference/factorial, the optimizer, and the best estimate of the Gramian
+    "enwik8, 5 seeds": (["enwik8"], "sparse Adam", EXACT),
+    "enwik8 at η/5, 3 seeds": (["enwik8-slower"], "sparse Adam at a fifth of η", EXACT),
+    "enwik8, titles, sparse Adam, 3 seeds": (["enwik8-titles-sparse-adam"], "sparse Adam", "SAGram per item"),
+    "simple-scale, Adagrad, 3 seeds": (
+        ["simple-scale"], "Adagrad", "SAGram per item",
     ),
+    "simple-scale, sparse Adam, 1 seed": (["simple-scale-sparse-adam"], "sparse Adam", "SAGram per item"),
     "simple-scale, inputs of 256, 1 seed": (
-        "simple-scale-wider-inputs", "sparse Adam, inputs of 256, 10 epochs", "SAGram per item",
+        ["simple-scale-wider-inputs"], WIDE, "SAGram per item",
     ),
-    "fr-scale, 1 seed, .24 epochs": ("fr-scale", "Adagrad", "SAGram per item"),
-    "en-scale, 1 seed, .09 epochs": ("en-scale", "Adagrad", "SAGram per item"),
+    "fr-scale, 1 seed, ½ epoch": (["fr-scale"], "sparse Adam", "SAGram per item"),
+    "fr-scale, Adagrad, 1 seed, ¼ epoch": (["fr-scale-adagrad"], "Adagrad, 30,000 steps", "SAGram per item"),
+    "en-scale, Adagrad, 1 seed, .09 epochs": (["en-scale"], "Adagrad", "SAGram per item"),
 }  # fmt: skip
 
 
@@ -147,14 +149,14 @@ def files() -> dict[str, bytes]:
 
 def table_2() -> list[str]:
     rows = []
-    for title, (name, optimizer, nearest) in TABLE_2.items():
-        frame = table(name)
-        own = frame.loc[(optimizer, "1024")]
+    for title, (names, optimizer, nearest) in TABLE_2.items():
+        own = pd.concat(table(name).loc[(optimizer, "1024")] for name in names)
+        own = own[~own.index.duplicated()]
         maps = map_of(own.loc[SAMPLING, "MAP@10"])
-        names = ("SOGram α=0.1", "SOGram α=0.01", "SOGram α=0.001", nearest)
-        lifts = [own.loc[x, "lift [95 %]"] if x in own.index else "" for x in names]
+        labels = ("SOGram α=0.1", "SOGram α=0.01", "SOGram α=0.001", nearest)
+        lifts = [own.loc[x, "lift [95 %]"] if x in own.index else "" for x in labels]
         if title == "enwik8, 5 seeds":
-            lifts[2] = final_map("enwik8").loc[names[2], "lift over sampling [95 %]"]
+            lifts[2] = final_map("enwik8").loc[labels[2], "lift over sampling [95 %]"]
         solved = optimum(title.partition(",")[0].partition(" ")[0] + ("-titles" if "titles" in title else ""))
         judged = EXACT if EXACT in own.index else SAMPLING
         share = f"{map_of(own.loc[judged, 'MAP@10']) / solved:.0%}".replace("%", " %")
@@ -214,6 +216,22 @@ def over_splits(method: str) -> str:
     return lift(np.exp(logs))
 
 
+def of_items(row: pd.Series) -> str:
+    """One seed's lift with its interval over left items."""
+    return percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
+
+
+def between(own: str, base: str) -> str:
+    """The lift of one run over another, seed 0, with its interval over left items."""
+    own_ap, base_ap = (
+        np.load(io.BytesIO(files()[f"results/runs/{x}-seed0/average_precision.validation.npy"])).astype(float)
+        for x in (own, base)
+    )
+    weights = rankings._resamples(len(own_ap))
+    low, high = np.quantile(weights @ own_ap / (weights @ base_ap), [0.025, 0.975]) - 1
+    return percent(f"{own_ap.mean() / base_ap.mean() - 1:+.1%} [{low:+.1%}, {high:+.1%}]")
+
+
 def trajectory(part: str, batch: str) -> str:
     """SOGram's error (α = 0.1) over sampling's, left side."""
     frame = pd.read_csv(REFERENCE / "gramian_error" / f"enwik8{part}.csv").set_index("estimator")
@@ -232,16 +250,23 @@ def sentences() -> dict[str, str]:
     near = ("paper-exact", "paper-sagram", "paper-sagram-cache-item", "paper-sampling-batch-gradient")
     pooled = np.mean([np.log(seeds(f"enwik8/{x}") / seeds("enwik8/paper-sampling")) for x in near], axis=0)
     pair = final_map("enwik8").loc["SAGram β=1, per pair"]
-    titles = table("enwik8-titles").loc[("sparse Adam", "1024"), "lift [95 %]"].map(percent)
+    titles = table("enwik8-titles-sparse-adam").loc[("sparse Adam", "1024"), "lift [95 %]"].map(percent)
     at = [pages.number(constant(f"enwik8/paper-sampling{size}"), 4) for size in (small, "")]
-    near_k = table("simple-scale-small-batch").loc[("sparse Adam, inputs of 256, 10 epochs", "64")]
-    item, noise = (near_k["error of Ĝ"].map(errors)[x] for x in ("SAGram per item", SAMPLING))
-    gain = near_k.loc["SAGram per item"]
+    simple = [table(f"simple-scale{x}").loc["Adagrad"] for x in ("", "-small-batch")]
+    large, small = (x["lift [95 %]"].map(percent).droplevel("B") for x in simple)
+    noise = [x["error of Ĝ"].map(errors).droplevel("B") for x in simple]
+    french = table("fr-scale").loc[("sparse Adam", "1024")]
+    ranks = french["effective rank"].str.replace(" · ", " and ")
+    fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
     return {
-        "SIMPLE, B = k": f"gains {percent(gain['lift [95 %]'])} at B = k (by left items {gain['by left items'].replace('%', '')}; "
-        f"one seed) and {percent(gain['at a constant η'])} while η is constant",
-        "SIMPLE, ERRORS": f"At B = k sampling has {near_k.loc[SAMPLING, 'MAP@10'][1:]} and an error of {noise}, "
-        f"SAGram per item {item} and {percent(gain['lift [95 %]'])} of MAP",
+        "SIMPLE": f"SOGram (α = 0.1) has {large['SOGram α=0.1']} over sampling and SAGram per item {large['SAGram per item']}",
+        "SIMPLE, B = k": f"SOGram has {small['SOGram α=0.1']} and SAGram per item {small['SAGram per item']}",
+        "SIMPLE, ERRORS": f"sampling's error is {noise[1][SAMPLING]}, SOGram's {noise[1]['SOGram α=0.1']}",
+        "FRENCH": f"SAGram per item has an error of {errors(french.loc['SAGram per item', 'error of Ĝ'])} where sampling has "
+        f"{errors(french.loc[SAMPLING, 'error of Ĝ'])}, and {of_items(french.loc['SAGram per item'])} of MAP",
+        "FRENCH, B = k": f"sampling with B = 8·k has {between('fr-scale/paper-sampling-products-bfloat16', fewer)} over sampling with B = k",
+        "FRENCH, LAG": f"SOGram (α = 0.1) has an error of {errors(french.loc['SOGram α=0.1', 'error of Ĝ'])}, half of sampling's, and "
+        f"{of_items(french.loc['SOGram α=0.1'])} of MAP: its effective rank is {ranks['SOGram α=0.1']} of 128, sampling's {ranks[SAMPLING]}",
         "CONSTANT64": f"(sampling then has {at[0]} at B = 64 and {at[1]} at 1,024)",
         "BETTER": f"SOGram (α = 0.1) has {better['64']} at B = k and {better['1,024']} at 16·k",
         "PAIR": f"ends at {pair['validation MAP@10'].replace('0.', '.')}, "
@@ -292,16 +317,12 @@ def own_error(name: str, batch: str, estimator: str, optimizer: str = "Adagrad")
 def test_the_largest_corpora():
     """Lifts with intervals over left items, and the errors of the estimates that train."""
 
-    def said(name: str, batch: str, estimator: str) -> str:
-        row = table(name).loc[("Adagrad", batch, estimator)]
-        of_items = percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
-        return f"{estimator} {of_items}, its error {own_error(name, batch, estimator)}"
+    def said(estimator: str) -> str:
+        row = table("en-scale").loc[("Adagrad", "1024", estimator)]
+        return f"{estimator} {of_items(row)}, its error {own_error('en-scale', '1024', estimator)}"
 
-    for name, batch in (("fr-scale-as-small-as-k", "128"), ("en-scale", "1024")):
-        assert (
-            f"{said(name, batch, 'SAGram per item')}, sampling's {own_error(name, batch, SAMPLING)}" in WORDS
-        )
-    assert said("en-scale", "1024", "SOGram α=0.01").replace("α=0.01", "with α = 0.01") in WORDS
+    assert f"{said('SAGram per item')}, sampling's {own_error('en-scale', '1024', SAMPLING)}" in WORDS
+    assert said("SOGram α=0.01").replace("α=0.01", "with α = 0.01") in WORDS
 
 
 def test_the_error_of_an_estimate_that_drives_the_training():
@@ -315,8 +336,6 @@ def test_the_error_of_an_estimate_that_drives_the_training():
     assert (
         f"SOGram with α = 0.01 has {own_error('en-scale', '1024', 'SOGram α=0.01')} where it drives" in WORDS
     )
-    left = [x.partition(" and ")[0] for x in (sogram, sampling)]
-    assert f"(its error is {left[0]}, sampling's {left[1]})" in " ".join(pages.read("README.md").split())
     watched = pd.read_csv(REFERENCE / "error_at_scale" / "error_at_scale.csv").set_index(["corpus", "α", "η"])
     assert (
         f"and {pages.number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
@@ -324,63 +343,98 @@ def test_the_error_of_an_estimate_that_drives_the_training():
     )
 
 
-def test_the_run_at_the_size_of_simple_english_wikipedia():
-    adam = "optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-0.003-dense-learning-rate-0.0003"
-    curves = {}
-    for name in (
-        f"sampling-{adam}",
-        f"sogram-{adam}-a-d39a4449",
-        f"sagram-{adam}-c-0c531fcd",
-        "sampling-input-dim-128",
-    ):
-        lines = files()[f"results/runs/simple-scale/paper-{name}-seed0/metrics.jsonl"].decode().splitlines()
-        curves[name] = {round(r["epoch"]): r["map@10"] for r in map(json.loads, lines)}
-    sampling, sogram, sagram, wide = curves.values()
-    shown = SECTION.split("| epochs |")[1]
-    epochs = [int(x) for x in shown.splitlines()[0].strip(" |").split("|")]
-    rows = [
-        f"| {label} | {' | '.join(pages.number(curve[e], 4) for e in epochs)} |"
-        for label, curve in (("sampling", sampling), ("sampling, inputs of 128", wide))
-    ]
-    for label, curve in (("SOGram, α = 0.1", sogram), ("SAGram per item", sagram)):
-        lifts = (percent(f"{100 * (curve[e] / sampling[e] - 1):+.1f}%") for e in epochs)
-        rows.append(f"| lift of {label} | {' | '.join(lifts)} |")
-    for row in rows:
-        assert row in shown
+FRENCH = {
+    "sampling, B = 8·k": "sampling",
+    "sampling, B = k": "sampling-gramian-batch-size-128",
+    "SOGram, α = 0.1": "sogram-alpha-0.1",
+    "SAGram per item": "sagram-cache-item",
+}
 
 
-ROWS = [*optimizer_rows("lift [95 %]"), *optimizer_rows("at a constant η"), *long_rows(), *table_2()]
+def french_rows() -> list[str]:
+    """MAP@10 along half an epoch at French Wikipedia's size."""
+    steps = [5200 * i for i in (1, 2, 4, 6, 8, 10, 12)]
+    rows = []
+    for label, name in FRENCH.items():
+        config, _, rest = name.partition("-")
+        folder = "-".join(filter(None, (f"paper-{config}-products-bfloat16", rest)))
+        lines = files()[f"results/runs/fr-scale/{folder}-seed0/metrics.jsonl"].decode().splitlines()
+        curve = {r["step"]: pages.number(r["map@10"], 4) for r in map(json.loads, lines)}
+        rows.append(f"| {label} | {' | '.join(curve[step] for step in steps)} |")
+    return rows
+
+
+ROWS = [
+    *optimizer_rows("lift [95 %]"),
+    *optimizer_rows("at a constant η"),
+    *long_rows(),
+    *table_2(),
+    *french_rows(),
+]
 
 
 def test_the_published_lifts_are_those_of_the_published_tables():
     pd.testing.assert_frame_equal(LIFTS, study.measure(REFERENCE), atol=1e-5, check_dtype=False)
 
 
+README_ROWS = {  # of README, and of `table_2`
+    "enwik8, B = 16·k, 5 seeds": ("enwik8, 5 seeds", "exact"),
+    "Māori Wikipedia, B = 16·k, 3 seeds": ("miwiki, 3 seeds", "exact"),
+    "simple's size, B = 16·k, 3 seeds": ("simple-scale, Adagrad, 3 seeds", "SAGram"),
+    "… inputs of 256, not 50, 1 seed": ("simple-scale, inputs of 256, 1 seed", "SAGram"),
+    "fr's size, B = 8·k, ½ epoch, 1 seed": ("fr-scale, 1 seed, ½ epoch", "SAGram"),
+    "en's size, B = 8·k, ⅒ epoch, 1 seed": ("en-scale, Adagrad, 1 seed, .09 epochs", "SAGram"),
+}
+
+
+def plain(text: str) -> str:
+    """ "+13.0% [+11.5%, +14.5%]" as "13.0 % [11.5, 14.5]"."""
+    numbers = re.findall(r"[+-][\d.]+", text.replace("−", "-"))
+    return "{} % [{}, {}]".format(*numbers).replace("+", "").replace("-", "−")
+
+
+def readme_tokens() -> dict[str, str]:
+    """What README says of the largest corpora, and its table."""
+    found = {
+        row.split(" | ")[0].strip("| "): [x.strip() for x in row.strip("| ").split("|")] for row in table_2()
+    }
+    rows = []
+    for shown, (name, kind) in README_ROWS.items():
+        sampling, *lifts, near = found[name][1:6]
+        rows.append(f"| {shown} | {sampling} | {' | '.join(lifts)} | {f'{near}, {kind}' if near else ''} |")
+    french = table("fr-scale").loc[("sparse Adam", "1024")]
+    left, base = (french.loc[x, "error of Ĝ"].split(" · ") for x in ("SAGram per item", SAMPLING))
+    shares = [pages.number(float(a) / float(b), 2) for a, b in zip(left, base, strict=True)]
+    return {
+        "R SIMPLE": plain(table("simple-scale").loc[("Adagrad", "1024", "SOGram α=0.1"), "lift [95 %]"]),
+        "R SHARE": " and ".join(shares),
+        "R FRENCH": plain(of_items(french.loc["SAGram per item"])),
+        "R FRENCH B": plain(
+            between(
+                "fr-scale/paper-sampling-products-bfloat16",
+                "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128",
+            )
+        ),
+        "R TABLE": "\n".join(rows),
+    }
+
+
 def test_readme_rounds_the_same_numbers():
-    words = " ".join(pages.read("README.md").split())
-
-    def rounded(text: str) -> str:
-        """ "+13.0% [+11.5%, +14.5%]" as "13.0 % [11.5, 14.5]"."""
-        return "{} % [{}, {}]".format(*re.findall(r"[+-][\d.]+", text)).replace("+", "").replace("-", "−")
-
+    page = pages.read("README.md")
+    words = " ".join(page.split())
     large, small = (
-        [rounded(cell("sparse Adam", batch, EXACT, column)) for column in ("at a constant η", "lift [95 %]")]
+        [plain(cell("sparse Adam", batch, EXACT, column)) for column in ("at a constant η", "lift [95 %]")]
         for batch in ("1024", "64")
     )
-    assert f"gains {large[0]} on enwik8 while η is constant and {large[1]} once η has fallen to 0" in words
-    assert f"At B = k it gains {small[0]} and {small[1]}" in words
-    same = rounded(
-        table("enwik8-same-batches").loc[("sparse Adam", "1024", "sampling, B = B′"), "lift [95 %]"]
-    )
+    assert f"enwik8: the exact Gramian {large[1]}." in words
+    assert f"Gramian {small[0]} at B = k while η is constant" in words
+    same = plain(table("enwik8-same-batches").loc[("sparse Adam", "1024", "sampling, B = B′"), "lift [95 %]"])
     assert f"ranked {same} higher on enwik8" in words
-    rows = {row.split(" | ")[0]: [x.strip() for x in row.strip("| ").split("|")] for row in table_2()}
-    enwik8, fr = rows["| enwik8, 5 seeds"], rows["| fr-scale, 1 seed, .24 epochs"]
-    for shown, row, kind in (
-        ("enwik8, B = 16·k, 5 seeds", enwik8, "exact"),
-        ("fr's size, B = 8·k, ¼ epoch, 1 seed", fr, "SAGram"),
-        ("en's size, B = 8·k, ⅒ epoch, 1 seed", rows["| en-scale, 1 seed, .09 epochs"], "SAGram"),
-    ):
-        assert f"| {shown} | {' | '.join(row[1:5])} | {row[5]}, {kind} |".replace("|  ", "| ") in words
+    tokens = readme_tokens()
+    assert tokens.pop("R TABLE") in page
+    assert f"SOGram {tokens['R SIMPLE']} (the paper: 1.5 %)" in words
+    assert f"SAGram, with {tokens['R SHARE']} of sampling's error, {tokens['R FRENCH']} (the paper" in words
+    assert f"B = 8·k has {tokens['R FRENCH B']} over B = k" in words
 
 
 @pytest.mark.parametrize("row", ROWS)
