@@ -68,7 +68,7 @@ SHOWN = {  # training -> title of its panel
     MOVIES: "MovieLens 1M\nγ = 0, k = 35",
     "enwik8, sparse Adam, constant η": "enwik8, constant η\nγ = 1, k = 64, NOT TRAINED",
     "enwik8, sparse Adam, 60 epochs": "enwik8, η falls to 0\nγ = 1, k = 64",
-    "simple-scale, Adagrad, 20 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED (inputs of 50)",
+    "simple-scale, Adagrad, 20 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED",
 }
 
 
