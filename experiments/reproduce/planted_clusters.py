@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from experiments.reproduce.corpora import TUNING_FRACTION
 from gramrun.base.compiled import compiled
 from gramrun.config import EvaluationSection
 from gramrun.data import shards, split
@@ -28,7 +29,6 @@ from gramrun.data.corpus import Corpus, Side, SplitCorpus, one_hot
 from gramrun.evaluation.protocol import measure_embeddings, ranking_task
 
 VALIDATION_FRACTION = 0.1  # as for the paper's Wikipedias
-TUNING_FRACTION = 0.1
 TOPICS_OF_LEFT = 3
 _ROWS_AT_ONCE = 65536  # left items whose links are drawn at once; bounds memory, and does not change results
 

@@ -35,7 +35,7 @@ FONT_SIZE, SMALL_FONT_SIZE = 8.0, 7.0  # points
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-# Places in the palette by label, without "SOGram", blanks and commas.
+# Places in the palette by label, without "SOGram", "bfloat16", blanks and commas.
 OWN = {"sampling": 0, "α=0.1": 1, "α=0.01": 2, "α=0.001": 3, "exactGramian": 4, "SAGramβ=1peritem": 5,
        "SAGramβ=1perpair": 6, "SAGramβ=1/nperpair": 7}  # fmt: skip
 MARKERS_PER_LINE = 6
@@ -199,7 +199,9 @@ def over_seeds(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A style for each distinct label: estimators in `OWN` have one for all figures, others what is left."""
     distinct = list(dict.fromkeys(labels))
-    own = {label: OWN[name] for label in distinct if (name := re.sub("SOGram|[ ,]", "", label)) in OWN}
+    own = {
+        label: OWN[name] for label in distinct if (name := re.sub("SOGram|bfloat16|[ ,]", "", label)) in OWN
+    }
     left = (index for index in itertools.count() if index not in own.values())
     return {label: line_style(own[label] if label in own else next(left)) for label in distinct}
 
