@@ -64,6 +64,7 @@ class Claim:
     Attributes:
         id: its name in claims.json.
         says: the paper's words, shortened.
+        words: what is compared, such as "SOGram's error ÷ sampling's".
         source: where they stand.
         paper: the paper's number, in words.
         item: the item of the report that measures it.
@@ -71,6 +72,7 @@ class Claim:
         measure: how left and right are compared.
         left, right: names of measurements (`keys`); two are their quotient, seed by seed.
         limits: where the compared value must lie.
+        better: the side of a band on which the claim is more than met; empty where neither is.
         why: the reason for these limits.
         needs: without these the runs are too short for the claim.
         trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
@@ -80,6 +82,7 @@ class Claim:
 
     id: str
     says: str
+    words: str
     source: str
     paper: str = "figure only"
     item: str
@@ -88,6 +91,7 @@ class Claim:
     left: Name
     right: Name | None = None
     limits: Limits
+    better: Literal["", "above", "below"] = ""
     why: str = "the sign is the claim"
     needs: tuple[Need, ...] = ()
     trained: str | None = None

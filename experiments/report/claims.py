@@ -45,6 +45,7 @@ def _figure_2() -> Iterator[Claim]:
     yield claim(
         id="sagram-nearer-than-sogram",
         says="Both variants of SAGram yield the best estimates, nearer than SOGram's.",
+        words="SAGram's error ÷ SOGram's",
         each={"dataset": PAIRS, "β": ("1/n", "1"), "B": B, **by_alpha},
         left=error("SAGram β={β}, per pair", "{B}"),
         right=error(sogram("{α}"), "{B}"),
@@ -53,6 +54,7 @@ def _figure_2() -> Iterator[Claim]:
     yield claim(
         id="sogram-nearer-than-sampling",
         says="SOGram yields better estimates than sampling.",
+        words="SOGram's error ÷ sampling's",
         each={"dataset": ERROR, "B": B, **by_alpha},
         left=error(sogram("{α}"), "{B}"),
         right=error("sampling", "{B}"),
@@ -60,6 +62,7 @@ def _figure_2() -> Iterator[Claim]:
     )
     larger = partial(
         claim,
+        words="error at B = 1,024 ÷ at 128",
         left=error("{method}", 1024),
         right=error("{method}", 128),
     )
@@ -87,12 +90,14 @@ def _figure_2() -> Iterator[Claim]:
         id="sogram-128-like-sampling-1024",
         says="The estimates of SOGram with |B| = 128 have comparable quality to sampling estimates with "
         "|B| = 1024.",
+        words="SOGram's error at B = 128 ÷ sampling's at 1,024",
         paper="about 1",
         each={"dataset": ERROR, **by_alpha},
         left=error(sogram("{α}"), 128),
         right=error("sampling", 1024),
         needs=long_enough,
         limits=Limits(0.5, 2),
+        better="below",
         why='"comparable" read as within a factor of 2; batches of 128 and 1024 are a factor of √8 = 2.8 '
         "apart for sampling",
     )
@@ -109,6 +114,7 @@ def _figure_3() -> Iterator[Claim]:
         yield claim(
             id=name,
             says=f"For the initial iterations, {says}{ends}",
+            words=f"early error, α = {first} ÷ {second}",
             each={"dataset": ERROR, "side": SIDES},
             left=keys.gramian_error(D, sogram(first), 1024, "{side}", "early"),
             right=keys.gramian_error(D, sogram(second), 1024, "{side}", "early"),
@@ -121,6 +127,7 @@ def _figure_3() -> Iterator[Claim]:
         yield claim(
             id=name,
             says=f"As training progresses, {says}",
+            words=f"late error, α = {first} ÷ {second}",
             each={"dataset": ERROR, "B": B, "side": SIDES},
             left=keys.gramian_error(D, sogram(first), "{B}", "{side}"),
             right=keys.gramian_error(D, sogram(second), "{B}", "{side}"),
@@ -138,6 +145,7 @@ def _appendix_b() -> Iterator[Claim]:
         id="gravity-separates-pairs",
         says="With λ = 10 random pairs concentrate close to 0, observed pairs close to 1; with λ = 0.01 "
         "random pairs do not.",
+        words="distance of observed from random pairs, in standard deviations: λ = 10 less λ = 0.01",
         measure="difference",
         left=name(Gravity.SEPARATION, 10),
         right=name(Gravity.SEPARATION, 0.01),
@@ -148,6 +156,7 @@ def _appendix_b() -> Iterator[Claim]:
     yield claim(
         id="random-pairs-near-zero",
         says="With λ = 10 the distribution of random pairs quickly concentrates around a value close to 0.",
+        words="mean inner product of random pairs",
         paper="close to 0",
         measure="value",
         left=name(Gravity.RANDOM_MEAN, 10),
@@ -157,6 +166,7 @@ def _appendix_b() -> Iterator[Claim]:
     yield claim(
         id="gravity-narrows-random-pairs",
         says="With λ = 0.01 the distribution of random pairs is more flat than with λ = 10.",
+        words="standard deviation of random pairs, λ = 0.01 ÷ 10",
         left=name(Gravity.RANDOM_SD, 0.01),
         right=name(Gravity.RANDOM_SD, 10),
         limits=ABOVE_1,
@@ -165,6 +175,7 @@ def _appendix_b() -> Iterator[Claim]:
         id="observed-pairs-near-one",
         says="In both cases the inner products of observed pairs remain concentrated around values close to "
         "1.",
+        words="mean inner product of observed pairs",
         paper="close to 1",
         each=each | {"λ": ("0.01", "10")},
         measure="value",
@@ -174,6 +185,7 @@ def _appendix_b() -> Iterator[Claim]:
     )
     claim = partial(
         claim,
+        words="MAP@10, λ = 0.01 ÷ 10",
         source="Appendix B, Figure 6",
         paper="about 1/100",
         left=name(Gravity.VALIDATION, 0.01),
@@ -195,6 +207,7 @@ def _appendix_b() -> Iterator[Claim]:
         id="gravity-has-a-best-value",
         says="When the gravity coefficient is too large, the model is over-regularized and the MAP "
         "decreases.",
+        words="MAP@10 at the best λ ÷ at the better end of the grid",
         paper="figure only",
         measure="interior peak",
         left=name(Gravity.VALIDATION, "*"),
@@ -215,6 +228,7 @@ def _appendix_d() -> Iterator[Claim]:
     yield claim(
         id="smaller-rate-faster-decay",
         says="The error decay occurs much faster with the smaller learning rate, η = 0.002 against 0.01.",
+        words="steps until the error settles, η = 0.002 ÷ 0.01",
         each={"dataset": SCALE, "α": ("0.01", "0.001")},
         left=keys.decay(D, "{α}", Decay.SETTLING, 0.002),
         right=keys.decay(D, "{α}", Decay.SETTLING, 0.01),
@@ -224,6 +238,7 @@ def _appendix_d() -> Iterator[Claim]:
     yield claim(
         id="rates-converge-alike",
         says="The errors converge to similar values with both learning rates.",
+        words="late error, η = 0.002 ÷ 0.01",
         paper="about 1",
         each={"dataset": SCALE, "α": ("0.1", "0.01")},
         left=keys.decay(D, "{α}", Decay.LATE, 0.002),
@@ -249,6 +264,7 @@ def _corpus_sizes() -> Iterator[Claim]:
         yield Claim(
             id=f"corpus-{corpus}-{column}",
             says=f"{'MovieLens' if movielens else f'The corpus {corpus}'} has {printed} {column}.",
+            words=f"number of {column}",
             source="Appendix E, Table 3" if movielens else "Section 4.1, Table 1",
             paper=printed,
             item="corpus_sizes",

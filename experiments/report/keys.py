@@ -18,6 +18,7 @@ class Ranking(StrEnum):
     """What is measured of a method that is trained and evaluated."""
 
     VALIDATION = "validation MAP"
+    OVER_POPULARITY = "validation MAP over popularity's"
     EARLY = "validation MAP after a tenth of the steps"
     TRAINING = "training MAP"
     STEPS = "steps"

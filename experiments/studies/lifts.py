@@ -30,14 +30,15 @@ from gramrun.runs.panels import FONT_SIZE, empty_panels, line_style, put_legend
 
 SOGRAM, SAGRAM = "SOGram α=0.1", "SAGram per item"
 STYLES = {EXACT: line_style(3), SOGRAM: line_style(1), SAGRAM: line_style(0)}
-COLUMNS = 3  # of panels
-LIMIT = 32  # per cent, of the y axis
+COLUMNS = 4  # of panels
+LIMITS = (-50, 32)  # per cent, of the y axis
 
 END, CONSTANT = "lift [95 %]", "at a constant η"
 ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
-SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch")]
+SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-near-exact", "-small-batch")]
+TITLES = [("enwik8-titles", "Adagrad", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
 FRENCH = [(f"fr-scale{part}", "sparse Adam", 128) for part in ("", "-as-small-as-k")]
 FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
@@ -47,6 +48,8 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, sparse Adam, η/5, 60 epochs": ([SLOWER], END),
     "enwik8, sparse Adam, constant η": ([ADAM], CONSTANT),
     "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
+    "enwik8, titles, Adagrad, constant η": (TITLES, CONSTANT),
+    "enwik8, titles, Adagrad, 20 epochs": (TITLES, END),
     "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
     "simple-scale, Adagrad, 20 epochs": (SIMPLE, END),
     "simple-scale, inputs of 256, constant η": (WIDE, CONSTANT),
@@ -63,12 +66,14 @@ PLANTED = {  # items, epochs, k
 }
 MOVIES = "MovieLens 1M, 6 epochs"
 SHOWN = {  # training -> title of its panel
-    "planted, a million items, 1 epoch": "planted, a million items\nγ = 0, k = 16",
-    "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nγ = 0, k = 64",
-    MOVIES: "MovieLens 1M\nγ = 0, k = 35",
-    "enwik8, sparse Adam, constant η": "enwik8, constant η\nγ = 1, k = 64, NOT TRAINED",
-    "enwik8, sparse Adam, 60 epochs": "enwik8, η falls to 0\nγ = 1, k = 64",
-    "simple-scale, Adagrad, 20 epochs": "simple-scale, η falls to 0\nγ = 1, k = 64, NOT TRAINED",
+    "planted, a million items, 1 epoch": "planted, a million items\nlinear, γ = 0, k = 16",
+    "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
+    MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
+    "enwik8, sparse Adam, constant η": "enwik8, Adam, η constant\nk = 64, NOT TRAINED",
+    "enwik8, sparse Adam, 60 epochs": "enwik8, Adam\nk = 64",
+    "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\nk = 64",
+    "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
+    "fr-scale, half an epoch": "fr-scale, Adam, ½ epoch\nk = 128",
 }
 
 
@@ -128,7 +133,10 @@ def _parsed(text: str) -> tuple[float, float, float]:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """A panel for each training of `SHOWN`: the lift in per cent against B/k, with its 95 % interval."""
+    """A panel for each training of `SHOWN`: the lift in per cent against B/k, with its 95 % interval.
+
+    A hollow point has one seed, and so no interval.
+    """
     figure, grid = empty_panels(len(SHOWN) // COLUMNS, COLUMNS, share_y="all", share_x="none")
     for panel, (training, title) in zip((panel for row in grid for panel in row), SHOWN.items(), strict=True):
         panel.set_xscale("log", base=4)
@@ -138,10 +146,12 @@ def draw(frame: pd.DataFrame) -> Figure:
             shown = own[own["estimator"] == name].sort_values("B")
             x = shown["B"] / shown["k"] * 1.15 ** (index - 1)  # a little apart
             ends = 100 * np.abs(shown[["low", "high"]].sub(shown["lift"], axis=0)).T.to_numpy()
-            hollow = {"mfc": "white", "markeredgewidth": 0.8} if shown["low"].isna().all() else {}
-            panel.errorbar(x, 100 * shown["lift"], yerr=ends, elinewidth=0.8, **style | hollow)
+            panel.errorbar(x, 100 * shown["lift"], yerr=ends, elinewidth=0.8, **style)
+            single = shown["low"].isna()
+            hollow = {"linestyle": "none", "mfc": "white", "markeredgewidth": 0.8, "zorder": 3}
+            panel.plot(x[single], 100 * shown["lift"][single], **style | hollow)
         panel.set_xlim(1 / 25, 25)
-        panel.set_ylim(-LIMIT, LIMIT)
+        panel.set_ylim(*LIMITS)
         panel.set_xticks([1 / 16, 1 / 4, 1, 4, 16], ["1/16", "1/4", "1", "4", "16"])
         panel.minorticks_off()
         panel.set_title(title, fontsize=FONT_SIZE)

@@ -1,4 +1,4 @@
-"""The numbers in README and findings, derived again from the published measurements.
+"""Numbers in README and findings, derived again from the published measurements.
 
 Each function below writes a table's cells or a sentence as the page has them: from measurements.parquet, or for older
 experiments from their published tables.
@@ -14,6 +14,7 @@ import pytest
 from experiments.report.sections import interval
 
 README = pages.read("README.md")
+REALISM = pages.ROOT / "results" / "reference" / "realism"
 
 
 def spread(values) -> str:
@@ -92,20 +93,42 @@ def test_the_errors_of_the_estimates():
     }
     for start, sides in rows.items():
         assert line(ALL_FINDINGS, start)[3:] == [x.replace("–", " to ") for x in sides], start
-    left, right = rows["| SOGram | sampling |"]
-    assert f"α = .01, yes: {left} of sampling's error (left side), {right} (right side)" in README
-    left, right = rows["| SOGram, B = 128 |"]
-    assert f"α = .01, better than that: {left} of its error (left), {right} (right)" in README
 
 
-def test_where_sagram_is_nearer_than_sogram():
-    judged = verdicts("sagram-nearer-than-sogram")
-    counts = []
-    for batch in ("B = 1024", "B = 128"):
-        own = [v["outcome"] == "PASS" for v in judged if batch in v["case"].split(", ")]
-        counts.append((sum(own), len(own)))
-    (large, of_large), (small, of_small) = counts
-    assert f"at B = 1,024 in {large} of {of_large} comparisons; at 128 in {small} of {of_small}" in README
+def counted(claim: str, *cases: str) -> tuple[int, ...]:
+    """How many comparisons there are, and hold, and fail, among those whose case has all of `cases`."""
+    own = [v["outcome"] for v in verdicts(claim) if set(cases) <= set(v["case"].split(", "))]
+    return len(own), own.count("PASS"), own.count("FAIL")
+
+
+def readme_rows() -> dict[str, str]:
+    """README's table on the errors of the estimates."""
+    sogram = ["SOGram α=0.01"], ["sampling"]
+    left, right = errors_over(*sogram, [(128, 128), (1024, 1024)])
+    both, holds, fails = counted("sogram-nearer-than-sampling")
+    large, small = (counted("sagram-nearer-than-sogram", f"B = {batch}") for batch in (1024, 128))
+    like = {
+        alpha: spanned(
+            [
+                float(x)
+                for s in errors_over([f"SOGram α={alpha}"], ["sampling"], [(128, 1024)])
+                for x in s.split("–")
+            ]
+        )
+        for alpha in ("0.1", "0.01")
+    }
+    slow = counted("sogram-128-like-sampling-1024", "α = 0.001")
+    return {
+        "R NEARER": f"in {holds} of {both} comparisons, not in {fails}; α = .01: {left} of its error (left), {right} (right)",
+        "R SAGRAM": f"at B = 1,024 in {large[1]} of {large[0]}, not in {large[2]}; at 128 in {small[1]} of {small[0]}, "
+        f"not in {small[2]}; else undecided",
+        "R LIKE": f"α = .1: yes, {like['0.1']} of its error; .01: better, {like['0.01']}; .001: in {slow[1]} of {slow[0]}",
+    }
+
+
+@pytest.mark.parametrize(("name", "words"), readme_rows().items())
+def test_a_row_of_readme_on_errors(name, words):
+    assert f"| {words} |" in README
 
 
 def test_gravity_and_the_learning_rate():
@@ -120,8 +143,7 @@ def test_gravity_and_the_learning_rate():
     near = {v["case"]: shown(v, 2)[0] for v in verdicts("observed-pairs-near-one")}
     assert f"observed pairs reach {near['λ = 10']} instead of 1 at λ = 10" in words
     sooner = next(v for v in verdicts("smaller-rate-faster-decay") if v["case"] == "α = 0.01")
-    digits = shown(sooner, 2)
-    assert f"η/5 needs {digits[0]} [{digits[1]}, {digits[2]}] of the steps; at .001 not settled" in README
+    assert "in {} [{}, {}] of the steps (three seeds)".format(*shown(sooner, 2)) in words
 
 
 def test_what_orders_the_losses():
@@ -275,3 +297,30 @@ def test_items_never_seen():
     assert f"MAP@10 {wiki[0]} on enwik8, TF-IDF neighbours {wiki[1]}" in words
     assert f"MovieLens 1M {movies[0]}, TF-IDF neighbours {movies[1]} (among new" in words
     assert f"alone {new[0]} and {new[1]})" in words
+
+
+def test_where_the_expansion_of_enwik8_agrees_with_it():
+    """The table of realism.md: within 25 % of the base, or not."""
+    frame = pd.read_csv(REALISM / "realism.csv").set_index("corpus")
+    derived = {
+        "links in, 99 % quantile / median": frame["in 0.99"] / frame["in 0.5"],
+        "links out, 99 % quantile / median": frame["out 0.99"] / frame["out 0.5"],
+        "reciprocity": frame["reciprocity"],
+        "decay of the spectrum": frame["decay"],
+        "effective rank": frame["effective rank"],
+        "transitivity": frame["transitivity"],
+        "share of the most linked page": frame["top share"],
+        "exact ALS / popularity": frame["exact ALS"] / frame["popularity"],
+        "implicit ALS / exact ALS": frame["implicit ALS"] / frame["exact ALS"],
+    }
+    page = pages.read("results/reference/realism/realism.md")
+    wikis = ["enwik8", "miwiki", "vewiki", "zuwiki"]
+    assert (frame.loc[wikis, "implicit ALS"] > frame.loc[wikis, "exact ALS"]).all()
+    for name, values in derived.items():
+        *_, row = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        base, expansion, within = (cell.strip() for cell in row.strip("|").split("|")[1:])
+        for shown, value in ((base, values["enwik8"]), (expansion, values["simple-scale"])):
+            digits = len(shown.partition(".")[2])
+            assert float(shown) == pytest.approx(value, abs=0.51 * 10**-digits)
+        ratio = values["simple-scale"] / values["enwik8"]
+        assert within.startswith("yes" if 0.75 <= ratio <= 1.25 else "no")

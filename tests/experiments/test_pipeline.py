@@ -57,7 +57,6 @@ def plans_of(results):
             "optimizers": {"Adagrad": []},
             "batches": [1024],
             "estimators": ["sampling", "SOGram α=0.1"],
-            "curves": True,
         },
     }
     return [plans.Plan(item, ("toy",), (0, 1), options, results) for item, options in grids.items()]
@@ -99,7 +98,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     drawn = {p.relative_to(toy).as_posix() for p in toy.rglob("*.png")}
     assert drawn == {
         "gramian_error/gram-error-toy.png", "gramian_error/theory-toy.png", "map_curves/map-toy.png",
-        "factorial/map-toy.png", "error_at_scale/error-at-scale-toy.png", "inner_products/inner-products-toy.png",
+        "error_at_scale/error-at-scale-toy.png", "inner_products/inner-products-toy.png",
         "inner_products/gravity-toy.png", "scaling/loss_by_batch.png", "scaling/loss_by_error.png",
     }  # fmt: skip
     assert (toy / "report.html").read_text().count("data:image/svg+xml;base64,") == len(drawn)

@@ -26,12 +26,11 @@ def tasks(plan: Plan) -> list[Task]:
 
 def section(plan: Plan) -> Section:
     """A table and curves for each data set; hidden towers in the table only."""
-    tables, drawn, words = [], [], []
+    tables, drawn = [], []
     linear = [method for method in METHODS if method.config != "hidden-sogram"]
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, METHODS)
         tables.append(rankings.table(plan, dataset, METHODS, frame))
-        words.append(rankings.summary(dataset, frame))
         caption = f"linear towers, MAP@10 against steps, epochs and time {rankings.SIDE_BY_SIDE}."
         paths = rankings.paths(plan, dataset, linear)
         drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
@@ -39,7 +38,7 @@ def section(plan: Plan) -> Section:
         plan.item,
         "Estimators at the recommended setting",
         "",
-        " ".join(words),
+        "",
         tuple(tables),
         tuple(drawn),
         runs=tuple(task.output for task in tasks(plan)),

@@ -6,8 +6,7 @@ estimate without error gains there. Sampling draws B for each side, once for bot
 gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
-``part`` (what the tables of one of several plans of a corpus are called), ``curves`` (whether to draw MAP@10
-along training, as Figure 4 does).
+``part`` (what the tables of one of several plans of a corpus are called).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.report.keys import EXACT, SAMPLING
-from experiments.report.sections import Section, Seeds, Table, draw_runs, falls_short, lift, spread
+from experiments.report.sections import Section, Seeds, Table, falls_short, lift, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -82,7 +81,7 @@ def tasks(plan: Plan) -> list[Task]:
 
 def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer, B and estimator."""
-    tables, drawn = [], []
+    tables = []
     count = len(plan.seeds)
     seeds = (
         f"paired by seed, with 95 % t-intervals of its logarithm over {count} seeds"
@@ -107,17 +106,12 @@ def section(plan: Plan) -> Section:
         name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
         table = pd.DataFrame(rows)
         tables.append(Table(name, caption, table if logged else table.drop(columns=ERROR)))
-        if plan.options.get("curves"):
-            paths = rankings.paths(plan, dataset, methods(plan))
-            words = f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}."
-            drawn.append(draw_runs(plan.folder, "map", paths, name, words))
     return Section(
         plan.item,
         "When does a better Gramian rank better?",
         "",
         "The exact Gramian shows what an estimate without error gains, within its interval.",
         tuple(tables),
-        tuple(drawn),
         runs=tuple(task.output for task in tasks(plan)),
     )
 
@@ -127,7 +121,8 @@ def _gate(optimum: Seeds) -> str:
         return f"{rankings.EXACT_ALS} was not solved, so that it is not known whether towers are trained."
     return (
         f"{rankings.EXACT_ALS} {spread(optimum)}; towers count as trained unless those of the exact Gramian, "
-        f"or else of sampling, are below {rankings.REACHED:.0%} of it by their 95 % interval."
+        f"else of SAGram per item, else of sampling are below {rankings.REACHED:.0%} of it by their 95 % "
+        "interval."
     )
 
 
@@ -156,9 +151,20 @@ def _rows(
             "at a constant η": rankings.lift_at_constant_rate(frame, own, base) if compared else "",
             ERROR: _pair(rankings.column(frame, own, f"error_{side}") for side in ("left", "right")),
             "effective rank": " · ".join(ranks),
-            "of exact ALS": f"{np.mean(maps) / np.mean(optimum):.0%}" if optimum else "",
-            "trained": "NOT TRAINED" if short else "yes" if optimum else "not known",
+            "of exact ALS": _share(maps, optimum),
+            "trained": _trained(maps, float(frame["popularity"].iloc[0]), short, bool(optimum)),
         }
+
+
+def _share(maps: Seeds, optimum: Seeds) -> str:
+    return with_interval(tuple(x / float(np.mean(optimum)) for x in maps), ".0%") if optimum else ""
+
+
+def _trained(maps: Seeds, popularity: float, short: bool, known: bool) -> str:
+    """What the verdict on a cell's towers is: their own against popularity, else their reference's."""
+    if np.mean(maps) < popularity:
+        return "below popularity"
+    return "NOT TRAINED" if short else "yes" if known else "not known"
 
 
 def _pair(sides: Iterator[Seeds]) -> str:

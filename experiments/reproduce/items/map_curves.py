@@ -10,11 +10,15 @@ from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
+from gramrun.runs import open_run
 
 
 def methods_of(plan: Plan) -> tuple[Method, ...]:
-    """The methods of a plan: options ``alphas``, and ``exact: false`` to leave the exact Gramian out."""
-    return rankings.paper_methods(plan.options["alphas"], plan.options.get("exact", True))
+    """The methods of a plan: options ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`."""
+    options = plan.options
+    return rankings.paper_methods(
+        options["alphas"], options.get("exact", True), options.get("sagram", "pair")
+    )
 
 
 def tasks(plan: Plan) -> list[Task]:
@@ -26,40 +30,43 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """The curves, and the speed-up of each method to the final MAP@10 of sampling."""
     methods = methods_of(plan)
-    drawn, rows, runs = [], [], []
+    drawn, tables, runs = [], [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods)
         paths = rankings.paths(plan, dataset, methods)
         runs += paths
-        caption = f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}."
+        count = len(plan.seeds)
+        caption = (
+            f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}; "
+            f"{open_run(paths[0]).config.train.optimizer}, {f'{count} seeds' if count > 1 else 'one seed'}."
+        )
         drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
         measured |= rankings.measured(dataset, frame, optimum=rankings.optimum(plan, dataset))
-        rows += _speeds(dataset, frame)
-    caption = (
-        "Speed-up over sampling until the validation MAP@10 at which sampling ends is reached for good: the "
-        "least and the greatest of the seeds."
-    )
+        caption = (
+            f"{dataset}: speed-up over sampling until the validation MAP@10 at which sampling ends is "
+            "reached for good: the least and the greatest of the seeds."
+        )
+        tables.append(Table(f"speed-ups-{dataset}", caption, pd.DataFrame(_speeds(frame))))
     return Section(
         plan.item,
         "MAP@10 along training",
         "Figure 4, Section 4.3",
-        "The curves are of single runs, one a seed.",
-        (Table("speed-ups", caption, pd.DataFrame(rows)),),
+        "",
+        tuple(tables),
         tuple(drawn),
         measured,
         tuple(runs),
     )
 
 
-def _speeds(dataset: str, frame: pd.DataFrame) -> list[dict[str, str]]:
+def _speeds(frame: pd.DataFrame) -> list[dict[str, str]]:
     def ends(values: Seeds) -> str:
         low, high = (f"{x:.2f}" if x else "never" for x in (min(values), max(values)))
         return low if low == high else f"{low} to {high}"
 
     return [
         {
-            "corpus": dataset,
             "method": label,
             "in time": ends(rankings.speed_ups(frame, label)),
             "in steps": ends(rankings.speed_ups(frame, label, rankings.STEPS)),

@@ -179,7 +179,6 @@ def section(plan: Plan) -> Section:
         tables.append(
             Table(f"search-{name}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
         )
-        words.append(rankings.summary(name, frame))
         if ends := at_the_ends(tried):
             words.append(f"Chosen at the end of what was drawn: {'; '.join(ends)}.")
     return Section(
