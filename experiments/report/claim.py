@@ -74,7 +74,7 @@ class Claim:
         limits: where the compared value must lie.
         better: the side of a band on which the claim is more than met; empty where neither is.
         why: the reason for these limits.
-        needs: without these the runs are too short for the claim.
+        needs: without these there is no verdict: runs too short, or towers below popularity.
         trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
         ceiling: the names of the same comparison for the exact Gramian: what an estimate without error gains.
         untested: why it cannot be measured without more data, where it cannot.

@@ -114,7 +114,7 @@ def _figure_3() -> Iterator[Claim]:
         yield claim(
             id=name,
             says=f"For the initial iterations, {says}{ends}",
-            words=f"early error, α = {first} ÷ {second}",
+            words=f"early error at α = {first} ÷ at α = {second}",
             each={"dataset": ERROR, "side": SIDES},
             left=keys.gramian_error(D, sogram(first), 1024, "{side}", "early"),
             right=keys.gramian_error(D, sogram(second), 1024, "{side}", "early"),
@@ -127,7 +127,7 @@ def _figure_3() -> Iterator[Claim]:
         yield claim(
             id=name,
             says=f"As training progresses, {says}",
-            words=f"late error, α = {first} ÷ {second}",
+            words=f"late error at α = {first} ÷ at α = {second}",
             each={"dataset": ERROR, "B": B, "side": SIDES},
             left=keys.gramian_error(D, sogram(first), "{B}", "{side}"),
             right=keys.gramian_error(D, sogram(second), "{B}", "{side}"),
@@ -166,7 +166,7 @@ def _appendix_b() -> Iterator[Claim]:
     yield claim(
         id="gravity-narrows-random-pairs",
         says="With λ = 0.01 the distribution of random pairs is more flat than with λ = 10.",
-        words="standard deviation of random pairs, λ = 0.01 ÷ 10",
+        words="standard deviation of random pairs at λ = 0.01 ÷ at λ = 10",
         left=name(Gravity.RANDOM_SD, 0.01),
         right=name(Gravity.RANDOM_SD, 10),
         limits=ABOVE_1,
@@ -185,7 +185,7 @@ def _appendix_b() -> Iterator[Claim]:
     )
     claim = partial(
         claim,
-        words="MAP@10, λ = 0.01 ÷ 10",
+        words="MAP@10 at λ = 0.01 ÷ at λ = 10",
         source="Appendix B, Figure 6",
         paper="about 1/100",
         left=name(Gravity.VALIDATION, 0.01),
@@ -228,7 +228,7 @@ def _appendix_d() -> Iterator[Claim]:
     yield claim(
         id="smaller-rate-faster-decay",
         says="The error decay occurs much faster with the smaller learning rate, η = 0.002 against 0.01.",
-        words="steps until the error settles, η = 0.002 ÷ 0.01",
+        words="steps until the error settles at η = 0.002 ÷ at η = 0.01",
         each={"dataset": SCALE, "α": ("0.01", "0.001")},
         left=keys.decay(D, "{α}", Decay.SETTLING, 0.002),
         right=keys.decay(D, "{α}", Decay.SETTLING, 0.01),
@@ -238,7 +238,7 @@ def _appendix_d() -> Iterator[Claim]:
     yield claim(
         id="rates-converge-alike",
         says="The errors converge to similar values with both learning rates.",
-        words="late error, η = 0.002 ÷ 0.01",
+        words="late error at η = 0.002 ÷ at η = 0.01",
         paper="about 1",
         each={"dataset": SCALE, "α": ("0.1", "0.01")},
         left=keys.decay(D, "{α}", Decay.LATE, 0.002),

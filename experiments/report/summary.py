@@ -13,18 +13,17 @@ from experiments.report.verdicts import Outcome, Verdict, number
 
 MADE = frozenset(("simple-scale", "fr-scale", "en-scale", "planted-clusters"))
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
-DECIDED = (Outcome.PASS, Outcome.FAIL, Outcome.BETTER, Outcome.NOT_DECIDED)
 RULE = (
     "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two"
     " corpora). PASS: all of it within the claim's limits. FAIL: none of it. BETTER THAN CLAIMED: none of "
     "it, on the side where more is had. NOT DECIDED: it reaches across a limit. NOT TRAINED: towers of the "
     "exact Gramian, or else of SAGram per item, or else of sampling, rank below popularity or, by their "
-    "interval, below 90 % of exact ALS of their objective. NOT TESTED HERE: not measured, or in runs too "
-    "short for the claim, or with one seed. Intervals cover the noise of training alone (start and "
-    "batches): each corpus has one split and one sample of candidates. Verdicts, not the intervals shown, "
-    "are corrected by Holm's method for the number of comparisons of the same measurements on a corpus; "
-    "(Holm) marks what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."
-    " † made or expanded data. * A real corpus, but not one of the paper's."
+    "interval, below 90 % of exact ALS of their objective. NOT TESTED HERE: not measured, or in runs that "
+    "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
+    "(start and batches): each corpus has one split and one sample of candidates. Verdicts, not the "
+    "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements"
+    " on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
+    "experiments/report/claims.py. † made or expanded data. * A real corpus, but not one of the paper's."
 )
 
 
@@ -52,7 +51,7 @@ class ClaimRow:
     """
 
     claims: Sequence[Told]
-    wanted: str
+    wanted: Sequence[str]
     here: Sequence[str]
     where: Sequence[str]
     compared: str
@@ -93,15 +92,15 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """How many claims hold wherever they were tested, and how many fail."""
     found = [{verdict.outcome for verdict in group if verdict.tested} for group in by_claim(verdicts)]
     tested = [outcomes for outcomes in found if outcomes]
-    hold = sum(outcomes <= {Outcome.PASS, Outcome.BETTER} for outcomes in tested)
     met = {Outcome.PASS, Outcome.BETTER}
+    hold = sum(outcomes <= met for outcomes in tested)
     both = sum(Outcome.FAIL in outcomes and bool(met & outcomes) for outcomes in tested)
     fail = sum(Outcome.FAIL in outcomes for outcomes in tested) - both
     return (
         f"{len(tested)} of {len(found)} claims were tested, in {sum(v.tested for v in verdicts)} "
         f"comparisons: "
         f"{hold} hold in every comparison, {both} hold in some and fail in others, {fail} fail and hold in "
-        f"none, {len(tested) - hold - both - fail} fail in none and are not decided everywhere."
+        f"none, {len(tested) - hold - both - fail} fail in none and are undecided in some."
     )
 
 
@@ -120,9 +119,9 @@ def _row(groups: Sequence[Sequence[Verdict]]) -> ClaimRow:
     tested = [verdict for verdict in every if verdict.tested]
     limits = dict.fromkeys(f"{claim.compared}: {claim.limits} ({claim.why})" for claim in claims)
     return ClaimRow(
-        [Told(group[0].claim, {o: count for o, count in tally(group).items() if count and o in DECIDED})
+        [Told(group[0].claim, {o: n for o, n in tally([v for v in group if v.tested]).items() if n})
          for group in groups],
-        "; ".join(dict.fromkeys(f"{claim.words}, wanted {_wanted(claim)}" for claim in claims)),
+        list(dict.fromkeys(f"{claim.words}, wanted {_wanted(claim)}" for claim in claims)),
         [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()],
         [_where([verdict for verdict in group if verdict.tested]) for group in groups],
         "; ".join(limits),
@@ -146,7 +145,8 @@ def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
     texts = dict.fromkeys(_estimate(verdict) for verdict in verdicts)
     if len(texts) > 1:
         ends = [shown(verdicts[0], end(v.estimate for v in verdicts)) for end in (min, max)]
-        texts = {f"{' to '.join(dict.fromkeys(ends))} in {len(verdicts)} comparisons": None}
+        cases = len({verdict.case for verdict in verdicts})  # claims may share them
+        texts = {f"{' to '.join(dict.fromkeys(ends))} in {cases} cases": None}
     return f"{marked(dataset)}: {next(iter(texts))}"
 
 
@@ -214,13 +214,13 @@ def _command(group: Sequence[Verdict]) -> str:
 
 
 def _places(group: Sequence[Verdict], chosen: Sequence[Verdict]) -> str:
-    """The corpora of some verdicts of a claim, with their number where they are not all of the corpus's."""
+    """The corpora of some verdicts of a claim, with the case or the number where they are not all."""
     places = []
     for dataset in dict.fromkeys(verdict.dataset for verdict in chosen):
         cases = [verdict.case for verdict in chosen if verdict.dataset == dataset]
         every = sum(verdict.dataset == dataset for verdict in group)
-        few = f" ({len(cases)} of {every})" if len(cases) < every else ""
-        places.append(marked(dataset) + few)
+        few = cases[0] if len(cases) == 1 else f"{len(cases)} of {every}"
+        places.append(marked(dataset) + f" ({few})" * (len(cases) < every))
     return ", ".join(places)
 
 

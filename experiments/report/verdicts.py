@@ -232,7 +232,7 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
             return f"not known whether its runs went far enough: no {name}"
         least, found = need.least(case), min(measured[name])
         if not found >= least:
-            return f"not far enough: {name.rpartition('/')[2]} {number(found)}, {number(least)} needed"
+            return f"needs {name.rpartition('/')[2]} of at least {number(least)}, has {number(found)}"
     return None
 
 

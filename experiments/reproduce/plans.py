@@ -127,7 +127,7 @@ def narrowed(
     """A part of a profile; None is all of it.
 
     Raises:
-        InputError: the profile has no such item or corpus.
+        InputError: the profile has no such item or corpus, or not the one on the other.
     """
     known = ({plan.item for plan in plans}, {name for plan in plans for name in plan.datasets})
     for what, wanted, there in zip(("item", "corpus"), (items, datasets), known, strict=True):
@@ -138,6 +138,8 @@ def narrowed(
         kept = tuple(name for name in plan.datasets if datasets is None or name in datasets)
         if (items is None or plan.item in items) and (kept or not plan.datasets):
             parts.append(replace(plan, datasets=kept, seeds=tuple(seeds or plan.seeds)))
+    if not parts:
+        raise InputError(f"has none of {', '.join(items or ())} on {', '.join(datasets or ())}")
     return parts
 
 

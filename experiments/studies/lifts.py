@@ -69,11 +69,11 @@ SHOWN = {  # training -> title of its panel
     "planted, a million items, 1 epoch": "planted, a million items\nlinear, γ = 0, k = 16",
     "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
     MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
-    "enwik8, sparse Adam, constant η": "enwik8, Adam, η constant\nk = 64, NOT TRAINED",
-    "enwik8, sparse Adam, 60 epochs": "enwik8, Adam\nk = 64",
+    "enwik8, sparse Adam, constant η": "enwik8, sparse Adam, η constant\nk = 64, NOT TRAINED",
+    "enwik8, sparse Adam, 60 epochs": "enwik8, sparse Adam\nk = 64",
     "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\nk = 64",
     "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
-    "fr-scale, half an epoch": "fr-scale, Adam, ½ epoch\nk = 128",
+    "fr-scale, half an epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, trained: not known",
 }
 
 

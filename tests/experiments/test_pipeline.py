@@ -196,6 +196,8 @@ def test_a_part_of_a_profile(toy):
         plans.narrowed(every, None, ["fr"], None)
     with pytest.raises(InputError, match="has no item x; it has"):
         plans.narrowed(every, ["x"], None, None)
+    with pytest.raises(InputError, match="has none of map_curves on other"):
+        plans.narrowed(every, ["map_curves"], ["other"], None)
 
 
 def test_a_corpus_that_cannot_be_had_is_left_out_and_named(toy, monkeypatch, capsys):
