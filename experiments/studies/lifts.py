@@ -26,10 +26,11 @@ from matplotlib.figure import Figure
 from experiments.report.keys import EXACT, SAMPLING
 from experiments.report.sections import geometric, write_figure
 from gramrun.base.files import write_text
-from gramrun.runs.panels import FONT_SIZE, empty_panels, line_style, put_legend
+from gramrun.runs.panels import FONT_SIZE, empty_panels, line_styles, put_legend
 
 SOGRAM, SAGRAM = "SOGram α=0.1", "SAGram per item"
-STYLES = {EXACT: line_style(3), SOGRAM: line_style(1), SAGRAM: line_style(0)}
+_STYLES = line_styles((EXACT, SOGRAM, "SAGram β=1, per item"))  # those of all figures
+STYLES = dict(zip((EXACT, SOGRAM, SAGRAM), _STYLES.values(), strict=True))
 COLUMNS = 4  # of panels
 LIMITS = (-50, 32)  # per cent, of the y axis
 
