@@ -38,7 +38,10 @@ END, CONSTANT = "lift [95 %]", "at a constant η"
 ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
-SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-near-exact", "-small-batch")]
+SIMPLE = [
+    (f"simple-scale{part}", "Adagrad", 64)
+    for part in ("", "-near-exact", "-small-batch", "-small-batch-near-exact")
+]
 TITLES = [("enwik8-titles", "Adagrad", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
 FRENCH = [(f"fr-scale{part}", "sparse Adam", 128) for part in ("", "-as-small-as-k")]

@@ -138,7 +138,7 @@ TABLE_2 = {  # tables of results/reference/factorial, the optimizer, and the bes
     "enwik8, titles, Adagrad, 5 seeds": (["enwik8-titles"], "Adagrad", "SAGram per item"),
     "enwik8, titles, sparse Adam, 3 seeds": (["enwik8-titles-sparse-adam"], "sparse Adam", "SAGram per item"),
     f"simple-scale, Adagrad, {MANY} seeds": (
-        ["simple-scale", "simple-scale-near-exact"], "Adagrad", "SAGram per item",
+        ["simple-scale", "simple-scale-near-exact", "simple-scale-small-alpha"], "Adagrad", "SAGram per item",
     ),
     "simple-scale, sparse Adam, 1 seed": (["simple-scale-sparse-adam"], "sparse Adam", "SAGram per item"),
     "simple-scale, inputs of 256, 1 seed": (["simple-scale-wider-inputs"], WIDE, "SAGram per item"),
@@ -204,6 +204,13 @@ def constant(folder: str) -> float:
     return float(np.mean(found))
 
 
+def milliseconds(folder: str) -> str:
+    """The training time of a step, seed 0."""
+    lines = files()[f"results/runs/{folder}-seed0/metrics.jsonl"].decode().splitlines()
+    last = json.loads(lines[-1])
+    return f"{1000 * last['train_seconds'] / last['step']:.0f} ms"
+
+
 def same_batches(batch: str, estimator: str) -> str:
     return percent(table("enwik8-same-batches").loc[("sparse Adam", batch, estimator), "lift [95 %]"])
 
@@ -253,12 +260,10 @@ def sentences() -> dict[str, str]:
     pair = final_map("enwik8").loc["SAGram β=1, per pair"]
     titles = [table("enwik8-titles").loc[("Adagrad", x), "lift [95 %]"].map(percent) for x in ("1024", "64")]
     at = [pages.number(constant(f"enwik8/paper-sampling{size}"), 4) for size in (small, "")]
-    many, few, small = (
-        table(f"simple-scale{part}").loc["Adagrad"].droplevel("B")
-        for part in ("", "-near-exact", "-small-batch")
-    )
-    large, near_exact, small_lift = (x["lift [95 %]"].map(percent) for x in (many, few, small))
-    noise = small["error of Ĝ"].map(errors)
+    parts = ("", "-near-exact", "-small-batch", "-small-batch-near-exact")
+    simple = [table(f"simple-scale{part}").loc["Adagrad"].droplevel("B") for part in parts]
+    large, near, small, small_near = (x["lift [95 %]"].map(percent) for x in simple)
+    noise = simple[2]["error of Ĝ"].map(errors)
     french = table("fr-scale").loc[("sparse Adam", "1024")]
     ranks = french["effective rank"].str.replace(" · ", " and ")
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
@@ -270,12 +275,16 @@ def sentences() -> dict[str, str]:
         f"{percent(start.loc['SOGram α=0.1', 'lift [95 %]'])} and SAGram per item {percent(start.loc['SAGram per item', 'lift [95 %]'])}",
         "RELU": relu.replace("0.", "."),
         "SIMPLE": f"SOGram (α = 0.1) has {large['SOGram α=0.1']} over sampling ({MANY} seeds) and SAGram per item "
-        f"{near_exact['SAGram per item']} (three)",
-        "SIMPLE, B = k": f"SOGram has {small_lift['SOGram α=0.1']} and SAGram per item {small_lift['SAGram per item']}",
+        f"{near['SAGram per item']} (three)",
+        "SIMPLE, B = k": f"SOGram has {small['SOGram α=0.1']} (two seeds) and SAGram per item {small_near['SAGram per item']} (one)",
         "SIMPLE, ERRORS": f"sampling's error is {noise[SAMPLING]}, SOGram's {noise['SOGram α=0.1']}",
         "FRENCH": f"SAGram per item has an error of {errors(french.loc['SAGram per item', 'error of Ĝ'])} where sampling has "
         f"{errors(french.loc[SAMPLING, 'error of Ĝ'])}, and {of_items(french.loc['SAGram per item'])} of MAP",
         "FRENCH, B = k": f"sampling with B = 8·k has {between('fr-scale/paper-sampling-products-bfloat16', fewer)} over sampling with B = k",
+        "FRENCH, COST": f"A step takes {milliseconds('fr-scale/paper-sampling-products-bfloat16')} with sampling and "
+        f"{milliseconds('fr-scale/paper-sagram-products-bfloat16-cache-item')} with SAGram per item",
+        "SIMPLE, COST": f"a step takes {milliseconds('simple-scale/paper-sampling-products-bfloat16')}, and an epoch of 4,043 "
+        "steps half a minute",
         "FRENCH, LAG": f"SOGram (α = 0.1) has an error of {errors(french.loc['SOGram α=0.1', 'error of Ĝ'])}, half of sampling's, and "
         f"{of_items(french.loc['SOGram α=0.1'])} of MAP: its effective rank is {ranks['SOGram α=0.1']} of 128, sampling's {ranks[SAMPLING]}",
         "CONSTANT64": f"(sampling then has {at[0]} at B = 64 and {at[1]} at 1,024)",
@@ -441,6 +450,9 @@ def readme_tokens() -> dict[str, str]:
         "R EXACT CONSTANT": plain(cell("sparse Adam", "64", EXACT, "at a constant η")),
         "R EXACT SMALL": plain(cell("sparse Adam", "64", EXACT, "lift [95 %]")),
         "R SIMPLE": plain(table("simple-scale").loc[("Adagrad", "1024", "SOGram α=0.1"), "lift [95 %]"]),
+        "R SIMPLE SAGRAM": plain(
+            table("simple-scale-near-exact").loc[("Adagrad", "1024", "SAGram per item"), "lift [95 %]"]
+        ),
         "R TITLES": plain(titles["SOGram α=0.1"]),
         "R TITLES SAGRAM": plain(titles["SAGram per item"]),
         "R SHARE": " and ".join(shares),
