@@ -204,6 +204,17 @@ def constant(folder: str) -> float:
     return float(np.mean(found))
 
 
+def both_splits(corpus: str) -> str:
+    """SOGram's and sampling's final MAP@10, on training and validation pairs."""
+    own, other = (final_map(corpus).loc[x] for x in ("SOGram α=0.1", SAMPLING))
+    numbers = [
+        pages.number(map_of(row[f"{split} MAP@10"]), digits)
+        for row in (own, other)
+        for split, digits in (("training", 3), ("validation", 4))
+    ]
+    return "training MAP@10 {} and validation {}, sampling {} and {}".format(*numbers)
+
+
 def milliseconds(folder: str) -> str:
     """The training time of a step, seed 0."""
     lines = files()[f"results/runs/{folder}-seed0/metrics.jsonl"].decode().splitlines()
@@ -301,13 +312,8 @@ def sentences() -> dict[str, str]:
         "TITLES": "at B = 16·k SOGram has {} with α = 0.1 and {} with 0.01, and SAGram per item {}; at B = k {}, {} and {}".format(
             *(x[name] for x in titles for name in ("SOGram α=0.1", "SOGram α=0.01", "SAGram per item"))
         ),
-        "TITLES, TRAINING": "training MAP@10 {} and validation {}, sampling {} and {}".format(
-            *(
-                pages.number(map_of(final_map("enwik8-titles").loc[x, column]), digits)
-                for x in ("SOGram α=0.1", SAMPLING)
-                for column, digits in (("training MAP@10", 3), ("validation MAP@10", 4))
-            )
-        ),
+        "TITLES, TRAINING": both_splits("enwik8-titles"),
+        "SIMPLE, TRAINING": both_splits("simple-scale"),
         "TITLES, 16·k": "SAGram per item {}".format(titles[0]["SAGram per item"]),
         "TITLES, k": "SOGram (α = 0.1) has {} and SAGram per item {}".format(
             *(titles[1][name] for name in ("SOGram α=0.1", "SAGram per item"))
