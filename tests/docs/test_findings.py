@@ -453,7 +453,6 @@ def readme_tokens() -> dict[str, str]:
     tokens = {
         "R PAIR": plain(final_map("enwik8").loc["SAGram β=1, per pair", "lift over sampling [95 %]"]),
         "R EXACT": plain(cell("sparse Adam", "1024", EXACT, "lift [95 %]")),
-        "R EXACT CONSTANT": plain(cell("sparse Adam", "64", EXACT, "at a constant η")),
         "R EXACT SMALL": plain(cell("sparse Adam", "64", EXACT, "lift [95 %]")),
         "R SIMPLE": plain(table("simple-scale").loc[("Adagrad", "1024", "SOGram α=0.1"), "lift [95 %]"]),
         "R SIMPLE SAGRAM": plain(

@@ -118,13 +118,11 @@ def readme_rows() -> dict[str, str]:
         for alpha in ("0.1", "0.01")
     }
     slow = counted("sogram-128-like-sampling-1024", "α = 0.001")
-    late = counted("lower-alpha-wins-late")
     return {
         "R NEARER": f"in {holds} of {both} comparisons, not in {fails}; α = .01: {left} of its error (left), {right} (right)",
         "R SAGRAM": f"at B = 1,024 in {large[1]} of {large[0]}, not in {large[2]}; at 128 in {small[1]} of {small[0]}, "
         f"not in {small[2]}; else undecided",
         "R LIKE": f"α = .1: yes, {like['0.1']} of its error; .01: better, {like['0.01']}; .001: in {slow[1]} of {slow[0]}, better in {slow[3]}",
-        "R LATE": f"yes for 0.1 and 0.01, late in {late[1]} of {late[0]} cases; 0.001 does not catch up in 8,000 steps",
     }
 
 
