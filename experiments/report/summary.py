@@ -99,8 +99,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return (
         f"{len(tested)} of {len(found)} claims were tested, in {sum(v.tested for v in verdicts)} "
         f"comparisons: "
-        f"{hold} hold or do better in every comparison, {both} hold in some and fail in others, {fail} fail and hold in "
-        f"none, {len(tested) - hold - both - fail} fail in none and are undecided in some."
+        f"{hold} hold or do better in every comparison, {both} hold in some and fail in others, {fail} fail "
+        f"and hold in none, {len(tested) - hold - both - fail} fail in none and are undecided in some."
     )
 
 
