@@ -157,10 +157,12 @@ def hostile_wiki(size: Size, unknown_targets: bool = True) -> ListWiki:
         members.append((ids[0], None))
 
     draw.shuffle(page_rows)
+    link_rows = sorted(written, key=repr)  # a set's own order differs between processes
+    draw.shuffle(link_rows)
     return ListWiki(
         page_rows,
         redirect_rows,
-        sorted(written, key=lambda row: (draw.random(), row[0])),
+        link_rows,
         members,
         hidden_numbers,
         numbered=True,
