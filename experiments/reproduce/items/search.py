@@ -5,8 +5,7 @@
 2. Final: the best point of each method on the real split, with every seed. Runs of one seed start from
    the same parameters and see the same gradient batches, so differences are paired by seed.
 
-Options: ``points`` and ``methods`` (names), where they are fewer than the file's; ``grid``, another file;
-``settings`` of all methods, with ``part`` (what the tables of this search are called).
+Options: ``points`` and ``methods`` (names), where they are fewer than the file's, and ``grid``, another file.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SYMBOLS = {
     "estimator.alpha": "α",
 }
 DENSE = "train.dense_learning_rate"
-DENSE_SHARE = 0.01  # of η, for hidden towers, where it is not drawn and the grid has no ``dense_share``
+DENSE_SHARE = 0.01  # of η, for hidden towers, where it is not drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +95,9 @@ def candidates(plan: Plan, dataset: str) -> list[Candidate]:
         for point in draw(ranges, plan.options.get("points", search["points"])):
             values = {key: x for key, x in point.items() if has_alpha or key != "estimator.alpha"}
             rest: dict[str, Any] = {"train.epochs": grid["epochs"], **grid.get("settings", {})}
-            share = grid.get("dense_share", DENSE_SHARE if "model.hidden" in own else None)
-            if share is not None and DENSE not in values:
-                rest = {DENSE: float(f"{share * values['train.learning_rate']:.3g}"), **rest}
-            every = (*settings({**own, **values, **rest}), *plan.options.get("settings", ()))
-            found.append(Candidate(label, values, every))
+            if "model.hidden" in own and DENSE not in values:
+                rest = {DENSE: float(f"{DENSE_SHARE * values['train.learning_rate']:.3g}"), **rest}
+            found.append(Candidate(label, values, settings({**own, **values, **rest})))
     return found
 
 
@@ -169,15 +166,13 @@ def _finals(plan: Plan, dataset: str) -> list[Task]:
 def section(plan: Plan) -> Section:
     """Two tables for each data set: the points of the search, and the chosen settings."""
     tables, words = [], []
-    part = plan.options.get("part")
     for dataset in plan.datasets:
         tried = scores(plan, dataset)
         frame = rankings.measure(plan, dataset, chosen(plan, dataset))
-        name = f"{dataset}-{part}" if part else dataset
-        tables.append(Table(f"final-{name}", caption(plan, dataset, tried), final_table(tried, frame)))
+        tables.append(Table(f"final-{dataset}", caption(plan, dataset, tried), final_table(tried, frame)))
         shown = tried.fillna({"tuning": "failed"}).rename(columns={**SYMBOLS, "tuning": "MAP@10"}).fillna("")
         tables.append(
-            Table(f"search-{name}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
+            Table(f"search-{dataset}", f"{dataset}: every point, on the tuning corpus, one seed.", shown)
         )
         if ends := at_the_ends(tried):
             words.append(f"Chosen at the end of what was drawn: {'; '.join(ends)}.")
@@ -243,9 +238,8 @@ def caption(plan: Plan, dataset: str, tried: pd.DataFrame) -> str:
     """The caption of `final_table`."""
     points = int(tried.groupby("method").size().max())
     drawn = ", ".join(symbol for key, symbol in SYMBOLS.items() if key in tried)
-    own = f" ({', '.join(plan.options['settings'])})" if "settings" in plan.options else ""
     return (
-        f"{dataset}{own}: the best of {points} points ({drawn}) a method, chosen on "
+        f"{dataset}: the best of {points} points ({drawn}) a method, chosen on "
         f"{100 * TUNING_FRACTION:g} % of the training pairs; {len(plan.seeds)} seeds on the real split, "
         "± standard deviation. "
         "Lifts are paired by seed, with 95 % t-intervals of their logarithm."
