@@ -38,13 +38,14 @@ END, CONSTANT = "lift [95 %]", "at a constant η"
 ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
-SIMPLE = [
-    (f"simple-scale{part}", "Adagrad", 64)
-    for part in ("", "-near-exact", "-small-batch", "-small-batch-near-exact")
-]
+SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch", "-small-batch-near-exact")]
 TITLES = [("enwik8-titles", "Adagrad", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
-FRENCH = [(f"fr-scale{part}", "sparse Adam", 128) for part in ("", "-as-small-as-k")]
+WIDE_ADAGRAD = [
+    (f"simple-scale-wider-inputs-adagrad{part}", "Adagrad, inputs of 256", 64) for part in ("", "-near-exact")
+]
+FRENCH = [("fr-scale", "sparse Adam", 128)]
+FRENCH_ADAGRAD = [("fr-scale-adagrad", "Adagrad, 30,000 steps", 128)]
 FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
     "enwik8, Adagrad, constant η": ([ADAGRAD], CONSTANT),
     "enwik8, Adagrad, 60 epochs": ([ADAGRAD], END),
@@ -56,10 +57,13 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, titles, Adagrad, 20 epochs": (TITLES, END),
     "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
     "simple-scale, Adagrad, 20 epochs": (SIMPLE, END),
-    "simple-scale, inputs of 256, constant η": (WIDE, CONSTANT),
-    "simple-scale, inputs of 256, 20 epochs": (WIDE, END),
+    "simple-scale, inputs of 256, Adagrad, constant η": (WIDE_ADAGRAD, CONSTANT),
+    "simple-scale, inputs of 256, Adagrad, 20 epochs": (WIDE_ADAGRAD, END),
+    "simple-scale, inputs of 256, sparse Adam, constant η": (WIDE, CONSTANT),
+    "simple-scale, inputs of 256, sparse Adam, 20 epochs": (WIDE, END),
     "fr-scale, constant η": (FRENCH, CONSTANT),
     "fr-scale, half an epoch": (FRENCH, END),
+    "fr-scale, Adagrad, ¼ epoch": (FRENCH_ADAGRAD, END),
 }
 PLANTED = {  # items, epochs, k
     "planted, a million items, 1 epoch": (1_000_000, 1, 16),
@@ -70,14 +74,14 @@ PLANTED = {  # items, epochs, k
 }
 MOVIES = "MovieLens 1M, 6 epochs"
 SHOWN = {  # training -> title of its panel
-    "planted, a million items, 1 epoch": "planted, a million items\nlinear, γ = 0, k = 16",
     "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
     MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
-    "enwik8, sparse Adam, constant η": "enwik8, sparse Adam, η constant\nk = 64, NOT TRAINED",
     "enwik8, sparse Adam, 60 epochs": "enwik8, sparse Adam\nk = 64",
     "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\nk = 64",
     "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
+    "simple-scale, inputs of 256, Adagrad, 20 epochs": "simple-scale, Adagrad\ninputs of 256, k = 64",
     "fr-scale, half an epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, trained: not known",
+    "fr-scale, Adagrad, ¼ epoch": "fr-scale, Adagrad, ¼ epoch\nk = 128, trained: not known",
 }
 
 
@@ -88,7 +92,7 @@ def measure(reference: Path) -> pd.DataFrame:
 
 
 def _planted(reference: Path) -> Iterator[tuple]:
-    runs = pd.read_csv(reference / "standard-part" / "scaling" / "runs.csv")
+    runs = pd.read_csv(reference / "scaling" / "runs.csv")
     for title, (items, epochs, k) in PLANTED.items():
         own = runs[(runs[["items", "epochs", "dim"]] == [items, epochs, k]).all(axis=1)]
         maps = {key: part.set_index("seed")["map@10"] for key, part in own.groupby(["estimator", "batch"])}

@@ -6,8 +6,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from helpers import ROOT
+
+from experiments.reproduce import published
 
 PAGES = ["README.md", "configs/README.md", "data/README.md", "experiments/README.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +46,12 @@ class Block:
 
 def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
+
+
+@cache
+def published_files() -> dict[str, bytes]:
+    """The measurements of results/reference by path."""
+    return published.read(ROOT / published.FILE)
 
 
 def number(value: float, digits: int) -> str:

@@ -3,7 +3,8 @@
 The model is that of ``paper-sampling``, trained with each λ of the plan: the paper does not name the
 estimator, and at the rates that train these towers SOGram with α = 0.01 lags too far behind to rank. Options:
 ``gravity``, the λs; ``shown``, the two whose distributions are drawn, the smaller first; ``pairs``, how many
-of each kind are measured; ``epochs``, where the config's own are too many (also as a table by corpus).
+of each kind are measured; ``epochs``, where the config's own are too many (also as a table by corpus);
+``settings``, of all runs; ``part``, what the tables of one of several plans are called.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def tasks(plan: Plan) -> list[Task]:
 
 def _tasks(plan: Plan, dataset: str, weight: float) -> list[Task]:
     settings = [
+        *plan.options.get("settings", ()),
         f"train.gravity={weight:g}",
         f"evaluation.inner_products={plan.options['pairs']}",
         "evaluation.splits=[validation]",
@@ -66,7 +68,8 @@ def section(plan: Plan) -> Section:
         measured |= at_the_end(dataset, products) | final_map(dataset, curves)
         distributions += _distribution_rows(dataset, products)
         by_gravity += _gravity_rows(dataset, plan.options["gravity"], measured)
-    count = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}, ± standard deviation"
+    count = f"{len(plan.seeds)} seeds, ± standard deviation" if len(plan.seeds) > 1 else "one seed"
+    part = f"-{plan.options['part']}" if "part" in plan.options else ""
     return Section(
         plan.item,
         "Inner products, and MAP@10 against λ",
@@ -75,8 +78,14 @@ def section(plan: Plan) -> Section:
         "spread out with "
         "λ = 0.01, two orders of magnitude between the MAPs of these, and a lower MAP for too large a λ.",
         (
-            Table("inner_products", f"⟨u, v⟩ at the end of training, {count}.", pd.DataFrame(distributions)),
-            Table("map_by_gravity", f"Final validation MAP@10 by λ, {count}.", pd.DataFrame(by_gravity)),
+            Table(
+                f"inner_products{part}",
+                f"⟨u, v⟩ at the end of training, {count}.",
+                pd.DataFrame(distributions),
+            ),
+            Table(
+                f"map_by_gravity{part}", f"Final validation MAP@10 by λ, {count}.", pd.DataFrame(by_gravity)
+            ),
         ),
         tuple(drawn),
         measured,
