@@ -186,6 +186,26 @@ def test_gravity_and_the_learning_rate():
     assert "in {} [{}, {}] of the steps (three seeds)".format(*shown(sooner, 2)) in words
 
 
+def crossing() -> str:
+    """From which step α = 0.001 has a smaller error than 0.01 at Simple's size; with larger batches never."""
+    table = pd.read_csv(PUBLISHED / "trade_off" / "simple-scale.csv", dtype=str)
+    own = table[table["smaller α"] == "0.001"].set_index(["side", "B"])["crosses at step"]
+    assert (own.xs("1024", level="B") == "never").all()
+    return f"from step {own['left', '128']} (left) and {own['right', '128']} (right)"
+
+
+def separation() -> str:
+    """How far observed and random pairs are apart on enwik8."""
+    table = pd.read_csv(PUBLISHED / "inner_products" / "map_by_gravity.csv", index_col="λ")
+    apart = table["observed minus random, in standard deviations"].str.partition(" ±")[0].astype(float)
+    return f"{apart[10]:.1f} standard deviations apart at λ = 10, {apart[0.01]:.1f} at 0.01 and {apart[1]:.1f} at 1"
+
+
+def test_where_curves_cross_and_pairs_separate():
+    words = " ".join(ALL_FINDINGS.split())
+    assert crossing() in words and separation() in words
+
+
 def gravity_at_simple_s_size() -> str:
     table = pd.read_csv(PUBLISHED / "inner_products" / "map_by_gravity-simple-scale.csv", dtype=str)
     maps = [
