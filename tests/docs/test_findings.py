@@ -424,6 +424,9 @@ def sentences() -> dict[str, str]:
                 )
             )
         ),
+        "ADAGRAD, B = k": "the exact Gramian has {} and SOGram (α = 0.1) {}".format(
+            *(percent(cell("Adagrad", "64", name)) for name in (EXACT, "SOGram α=0.1"))
+        ),
         "CONSTANT": f"the exact Gramian gains {constant} % while η is constant and {end} % at the end",
         "RULES": rules(),
         "SIMPLE": f"SOGram has {large['SOGram α=0.1']} over sampling and SAGram per item {large['SAGram per item']}",
@@ -601,6 +604,7 @@ def readme_tokens() -> dict[str, str]:
             table("simple-scale").loc[("Adagrad", "1024", "SAGram per item"), "lift [95 %]"]
         ),
         "R EXACT SMALL": plain(cell("sparse Adam", "64", EXACT)),
+        "R EXACT ADAGRAD": plain(cell("Adagrad", "64", EXACT)),
         "R TITLES": plain(titles["SOGram α=0.1"]),
         "R TITLES SAGRAM": plain(titles["SAGram per item"]),
         "R SHARE": " and ".join(shares),
