@@ -54,6 +54,15 @@ class Plan:
         value = self.options.get(name)
         return value.get(dataset) if isinstance(value, Mapping) else value
 
+    def named(self, table: str) -> str:
+        """What a table is called: with the option ``part``, where an item has several plans."""
+        return "-".join([table, *([self.options["part"]] if "part" in self.options else [])])
+
+    @property
+    def seeds_shown(self) -> str:
+        """What a caption says of its numbers."""
+        return "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds, ± standard deviation"
+
     def tasks(self, command: str, dataset: str, config: str, *settings: str) -> list[Task]:
         """A run of ``configs/<dataset>/<config>.yaml`` for each seed."""
         return [run_task(command, dataset, config, *settings, seed=seed) for seed in self.seeds]

@@ -76,7 +76,7 @@ def section(plan: Plan) -> Section:
         )
         caption = (
             f"{dataset}: SOGram's error against a Gramian of {plan.option('samples', dataset):,} sampled "
-            f"embeddings, {_seeds(plan)}. Grey: below the sample's own standard error."
+            f"embeddings, {plan.seeds_shown}. Grey: below the sample's own standard error."
         )
         figure = plotting.learning_rates_figure(frame)
         drawn.append(write_figure(plan.folder, figure, f"error-at-scale-{dataset}", caption))
@@ -84,27 +84,22 @@ def section(plan: Plan) -> Section:
         measured |= found | {keys.scale_steps(dataset): (float(frame["step"].max()),)}
         rows += _rows(dataset, plan, found, frame)
     caption = (
-        f"Left Gramian, |B| = {BATCH}; {_seeds(plan)}. Late: mean over the "
+        f"Left Gramian, |B| = {BATCH}; {plan.seeds_shown}. Late: mean over the "
         f"last {LATE:.0%} of the steps. Settled: the step from which on the error stays below "
         f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
         "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
         "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps, where it was measured."
     )
-    own = [plan.options["part"]] if "part" in plan.options else []
     return Section(
         plan.item,
         "Gramian error at scale, under two learning rates",
         "Appendix D",
         "The paper has similar late errors, and a much faster decay under the smaller η.",
-        (Table("-".join(["error_at_scale", *own]), caption, pd.DataFrame(rows)),),
+        (Table(plan.named("error_at_scale"), caption, pd.DataFrame(rows)),),
         tuple(drawn),
         measured,
         tuple(task.output for task in tasks(plan)),
     )
-
-
-def _seeds(plan: Plan) -> str:
-    return "one seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds, ± standard deviation"
 
 
 def errors(paths: Sequence[Path], rate: float) -> pd.DataFrame:

@@ -103,9 +103,8 @@ def section(plan: Plan) -> Section:
             f"steps before η falls{ERRORS if logged else ''}. "
             f"Popularity {frame['popularity'].iloc[0]:.4f}; {_gate(optimum)}"
         )
-        name = f"{dataset}-{plan.options['part']}" if "part" in plan.options else dataset
         table = pd.DataFrame(rows)
-        tables.append(Table(name, caption, table if logged else table.drop(columns=ERROR)))
+        tables.append(Table(plan.named(dataset), caption, table if logged else table.drop(columns=ERROR)))
     return Section(
         plan.item,
         "When does a better Gramian rank better?",

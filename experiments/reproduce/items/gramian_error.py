@@ -43,7 +43,7 @@ def section(plan: Plan) -> Section:
         paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
-        name, training = (f"{dataset}-{part}", f" ({own})") if part else (dataset, "")
+        name, training = plan.named(dataset), f" ({own})" if part else ""
         figures_of = {"gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}."}
         if not part:
             figures_of["theory"] = "measured errors beside Proposition 5's bounds."
@@ -69,7 +69,11 @@ def section(plan: Plan) -> Section:
 
 def errors(plan: Plan, dataset: str) -> pd.DataFrame:
     """``gram_error.csv`` of every seed, with a column ``label``."""
-    frame = figures.gram_error_frame([task.output for task in of_dataset(plan, dataset)])
+    return labelled(figures.gram_error_frame([task.output for task in of_dataset(plan, dataset)]))
+
+
+def labelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """With a column ``label``: the estimator and its α."""
     alphas = frame["alpha"].map(lambda alpha: "" if pd.isna(alpha) else f" α={alpha:g}")
     return frame.assign(label=frame["estimator"] + alphas)
 

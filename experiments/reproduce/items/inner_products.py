@@ -68,8 +68,6 @@ def section(plan: Plan) -> Section:
         measured |= at_the_end(dataset, products) | final_map(dataset, curves)
         distributions += _distribution_rows(dataset, products)
         by_gravity += _gravity_rows(dataset, plan.options["gravity"], measured)
-    count = f"{len(plan.seeds)} seeds, ± standard deviation" if len(plan.seeds) > 1 else "one seed"
-    part = f"-{plan.options['part']}" if "part" in plan.options else ""
     return Section(
         plan.item,
         "Inner products, and MAP@10 against λ",
@@ -79,12 +77,14 @@ def section(plan: Plan) -> Section:
         "λ = 0.01, two orders of magnitude between the MAPs of these, and a lower MAP for too large a λ.",
         (
             Table(
-                f"inner_products{part}",
-                f"⟨u, v⟩ at the end of training, {count}.",
+                plan.named("inner_products"),
+                f"⟨u, v⟩ at the end of training, {plan.seeds_shown}.",
                 pd.DataFrame(distributions),
             ),
             Table(
-                f"map_by_gravity{part}", f"Final validation MAP@10 by λ, {count}.", pd.DataFrame(by_gravity)
+                plan.named("map_by_gravity"),
+                f"Final validation MAP@10 by λ, {plan.seeds_shown}.",
+                pd.DataFrame(by_gravity),
             ),
         ),
         tuple(drawn),
