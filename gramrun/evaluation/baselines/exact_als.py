@@ -142,9 +142,6 @@ def objective(problem: Problem, left_embeddings: Tensor, right_embeddings: Tenso
 def best_left(problem: Problem, right_embeddings: Tensor) -> Tensor:
     """The U that minimises F at fixed V: float64, shape (left items, k).
 
-    Left items are processed by descending number of pairs: a chunk is one batched product, padded with zero
-    rows to nearly equal lengths.
-
     Args:
         problem: pairs, weights, λ and prior.
         right_embeddings: v, float64, shape (right items, k).
@@ -152,27 +149,30 @@ def best_left(problem: Problem, right_embeddings: Tensor) -> Tensor:
     Raises:
         RunError: when λ G_v is not finite.
     """
-    v, weights, n = right_embeddings, problem.left_weights, len(problem.target)
-    by_left = torch.argsort(problem.pair_left, stable=True)
-    neighbours, target = problem.pair_right[by_left], problem.target[by_left]
-    counts = torch.bincount(problem.pair_left, minlength=len(weights))
-    starts = counts.cumsum(0) - counts
-    gramian = problem.gravity * _moment(problem.right_weights, v, v)
-    if not bool(torch.isfinite(gramian).all()):
-        raise RunError("λ G_v leaves float64's range; lower the gravity's weight")
-    u = v.new_zeros(len(weights), v.shape[1])
-    for items in _chunks(counts, weights, v.shape[1]):
-        places = torch.arange(int(counts[items[0]]))  # the first item of a chunk has most pairs
-        present = places < counts[items, None]
-        pairs = (starts[items, None] + places).clamp_max(n - 1)
-        rows = v[neighbours[pairs]] * present.unsqueeze(2)
-        matrices = rows.mT @ rows / n + weights[items, None, None] * gramian
-        sides = (rows.mT @ target[pairs].unsqueeze(2)).squeeze(2) / n
-        if problem.prior is not None:
-            pull = problem.gravity * _moment(problem.right_weights, v, problem.prior.right)
-            sides += weights[items, None] * (problem.prior.left[items] @ pull.T)
-        u[items] = _solve(matrices, sides)
-    return u
+    return _solved(problem, _by_left(problem), right_embeddings)
+
+
+def improved_left(problem: Problem, right_embeddings: Tensor, left_embeddings: Tensor, steps: int) -> Tensor:
+    """Some steps from U towards `best_left` by the conjugate gradient method: float64, shape (left items, k).
+
+    With L Lᵀ = λ G_v (Cholesky), ũ_x = Lᵀ u_x and ṽ_y = L⁻¹ v_y, the system of x becomes
+
+        [ (1/n) sum_{y in N(x)} ṽ_y⊗ṽ_y  +  w_x I ] ũ_x  =  (1/n) sum_{y in N(x)} s_xy ṽ_y  +  λ w_x H_ṽ q_x.
+
+    At γ = 1 the matrices of all left items add up to (1 + 1/λ) I, so that they are well conditioned and need
+    few steps. A step takes O(k |N(x)|), where Cholesky takes O(k² |N(x)| + k³). F never increases, up to
+    rounding: products are float32.
+
+    Args:
+        problem: pairs, weights, prior and λ > 0.
+        right_embeddings: v, float64, shape (right items, k), of full rank.
+        left_embeddings: the U to start from, float64, shape (left items, k).
+        steps: of the method, from 1.
+
+    Raises:
+        RunError: when λ G_v is not finite or not of full rank.
+    """
+    return _improved(problem, _by_left(problem), right_embeddings, left_embeddings, steps)
 
 
 def best_right(problem: Problem, left_embeddings: Tensor) -> Tensor:
@@ -181,11 +181,17 @@ def best_right(problem: Problem, left_embeddings: Tensor) -> Tensor:
 
 
 def fit(
-    problem: Problem, *, embedding_dim: int, sweeps: int, tolerance: float = 1e-8, seed: int = 0
+    problem: Problem,
+    *,
+    embedding_dim: int,
+    sweeps: int,
+    tolerance: float = 1e-8,
+    seed: int = 0,
+    steps: int = 0,
 ) -> Iterator[Sweep]:
     """Minimise F from a random V, one record a sweep.
 
-    V starts as N(0, 1). Its scale does not matter: the first left step compensates it.
+    V starts as N(0, 1), and U as 0. The scale of V does not matter: the first left step compensates it.
 
     Args:
         problem: pairs, weights, λ and prior.
@@ -193,16 +199,24 @@ def fit(
         sweeps: the maximal number of sweeps.
         tolerance: stop when a sweep lowers F by at most this fraction.
         seed: of the random start.
+        steps: of `improved_left` on each side in a sweep; 0 takes `best_left` and `best_right`.
 
     Raises:
-        RunError: when the numbers overflow float64, because λ is too large.
+        RunError: when the numbers overflow float64, because λ is too large, or as `improved_left` does.
     """
     random = torch.Generator().manual_seed(seed)
     right = torch.randn(len(problem.right_weights), embedding_dim, generator=random, dtype=torch.double)
+    left = torch.zeros(len(problem.left_weights), embedding_dim, dtype=torch.double)
+    mirrored = problem.transposed()
+    by_left, by_right = _by_left(problem), _by_left(mirrored)
     before = float("inf")
     for number in range(1, sweeps + 1):
-        left = best_left(problem, right)
-        right = best_right(problem, left)
+        if steps:
+            left = _improved(problem, by_left, right, left, steps)
+            right = _improved(mirrored, by_right, left, right, steps)
+        else:
+            left = _solved(problem, by_left, right)
+            right = _solved(mirrored, by_right, left)
         value = objective(problem, left, right)
         if not math.isfinite(value):
             raise RunError(f"sweep {number}: the objective is {value}; lower the gravity's weight")
@@ -212,17 +226,127 @@ def fit(
         before = value
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs in ascending order of their left items.
+
+    Attributes:
+        neighbours: int32, shape (n,). Right items.
+        target: s, float64, shape (n,).
+        counts, starts: int64, shape (left items,). The pairs of each left item, and the first's place.
+    """
+
+    neighbours: Tensor
+    target: Tensor
+    counts: Tensor
+    starts: Tensor
+
+
+def _by_left(problem: Problem) -> _Pairs:
+    order = torch.argsort(problem.pair_left, stable=True)
+    counts = torch.bincount(problem.pair_left, minlength=len(problem.left_weights))
+    return _Pairs(problem.pair_right[order].int(), problem.target[order], counts, counts.cumsum(0) - counts)
+
+
+def _solved(problem: Problem, pairs: _Pairs, v: Tensor) -> Tensor:
+    gramian = _scaled_gramian(problem, v)
+    u = v.new_zeros(len(pairs.counts), v.shape[1])
+    for items, rows, sides in _systems(problem, pairs, v, least=v.shape[1]):
+        matrices = rows.mT @ rows + _pull(problem, items)[:, :, None] * gramian
+        u[items] = _solve(matrices, sides)
+    return u
+
+
+def _improved(problem: Problem, pairs: _Pairs, v: Tensor, u: Tensor, steps: int) -> Tensor:
+    factor, failed = torch.linalg.cholesky_ex(_scaled_gramian(problem, v))
+    if failed:
+        raise RunError("λ G_v has no full rank; solve by Cholesky (baseline.conjugate_gradient_steps: 0)")
+    white = torch.linalg.solve_triangular(factor, v.T, upper=False).T.float().contiguous()
+    start = (u @ factor).float()
+    solutions = torch.zeros_like(start)
+    for items, rows, sides in _systems(problem, pairs, white, least=1):
+        weights = _pull(problem, items).float()
+        solutions[items] = _conjugate_gradients(rows, weights, sides, start[items], steps)
+    improved: Tensor = torch.linalg.solve_triangular(factor, solutions.double(), upper=False, left=False)
+    return improved
+
+
+def _scaled_gramian(problem: Problem, v: Tensor) -> Tensor:
+    """λ G_v."""
+    gramian = problem.gravity * _moment(problem.right_weights, v, v)
+    if not bool(torch.isfinite(gramian).all()):
+        raise RunError("λ G_v leaves float64's range; lower the gravity's weight")
+    return gramian
+
+
+def _pull(problem: Problem, items: Tensor) -> Tensor:
+    """n w_x, shape (c, 1): systems are multiplied by n, which keeps float32 in its range."""
+    return len(problem.target) * problem.left_weights[items, None]
+
+
+def _systems(
+    problem: Problem, pairs: _Pairs, v: Tensor, least: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The left items' systems in chunks: items (c,), neighbours' v (c, length, k), n times right-hand sides.
+
+    Items come by descending number of pairs: a chunk is one batched product, padded with zero rows to
+    nearly equal lengths.
+    """
+    prior = problem.prior
+    if prior is not None:
+        pull = problem.gravity * _moment(problem.right_weights.to(v.dtype), v, prior.right.to(v.dtype))
+    for items in _chunks(pairs.counts, problem.left_weights, least):
+        counts = pairs.counts[items, None]
+        places = torch.arange(int(counts[0]))  # the first item of a chunk has most pairs
+        chosen = (pairs.starts[items, None] + places).clamp_max(len(problem.target) - 1)
+        rows = v[pairs.neighbours[chosen]] * (places < counts).unsqueeze(2)
+        sides = (rows.mT @ pairs.target[chosen].to(v.dtype).unsqueeze(2)).squeeze(2)
+        if prior is not None:
+            sides += (_pull(problem, items) * prior.left[items]).to(v.dtype) @ pull.T
+        yield items, rows, sides
+
+
+def _conjugate_gradients(rows: Tensor, weights: Tensor, sides: Tensor, start: Tensor, steps: int) -> Tensor:
+    """Steps towards the solutions x of (RᵀR + w I) x = b for a batch of systems.
+
+    Args:
+        rows: R, shape (c, length, k).
+        weights: w, shape (c, 1).
+        sides: b, shape (c, k).
+        start: x, shape (c, k).
+        steps: of the method; a system that is solved before stays as it is.
+
+    Returns:
+        x, shape (c, k).
+    """
+
+    def product(x: Tensor) -> Tensor:
+        return (rows.mT @ (rows @ x.unsqueeze(2))).squeeze(2) + weights * x
+
+    x, tiny = start, torch.finfo(start.dtype).tiny  # in place of 0/0
+    residual = direction = sides - product(x)
+    squared = residual.square().sum(1, keepdim=True)
+    for _ in range(steps):
+        image = product(direction)
+        length = squared / (direction * image).sum(1, keepdim=True).clamp_min(tiny)
+        x = x + length * direction
+        residual = residual - length * image
+        last, squared = squared, residual.square().sum(1, keepdim=True)
+        direction = residual + squared / last.clamp_min(tiny) * direction
+    return x
+
+
 def _moment(weights: Tensor, embeddings: Tensor, others: Tensor) -> Tensor:
     """The weighted sum of e_x ⊗ o_x over items x: shape (k, others' width)."""
     return embeddings.T @ (weights[:, None] * others)
 
 
-def _chunks(counts: Tensor, weights: Tensor, width: int) -> Iterator[Tensor]:
-    """The items with pairs or weight, most pairs first, in chunks that bound the rows gathered at once."""
+def _chunks(counts: Tensor, weights: Tensor, least: int) -> Iterator[Tensor]:
+    """The items with pairs or weight, most pairs first, in chunks of _CHUNK rows, `least` or more an item."""
     order = torch.argsort(counts, descending=True, stable=True)
     order = order[(counts[order] > 0) | (weights[order] > 0)]
     while len(order):
-        size = max(1, _CHUNK // max(int(counts[order[0]]), width))
+        size = max(1, _CHUNK // max(int(counts[order[0]]), least))
         yield order[:size]
         order = order[size:]
 

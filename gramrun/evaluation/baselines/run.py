@@ -160,6 +160,7 @@ def _fit_exact_als(section: BaselineSection, corpus: SplitCorpus, started: float
         sweeps=section.sweeps,
         tolerance=section.tolerance,
         seed=section.seed,
+        steps=section.conjugate_gradient_steps,
     )
     records = []
     hidden = not sys.stderr.isatty()

@@ -91,12 +91,38 @@ def test_each_half_sweep_has_zero_gradient(case, chunk, monkeypatch):
         assert free.detach().abs().max() > 0.01, "zero would be no solution"
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case != "no gravity"])
+@pytest.mark.parametrize("chunk", [1, 2**13])
+def test_conjugate_gradients_reach_each_half_sweep_in_k_steps(case, chunk, monkeypatch):
+    monkeypatch.setattr(exact_als, "_CHUNK", chunk)
+    problem = random_problem(*CASES[case])
+    left, right = random_embeddings()
+    best = exact_als.best_left(problem, right)
+    far, near = (exact_als.improved_left(problem, right, left, steps) for steps in (1, K + 1))
+    torch.testing.assert_close(near, best, atol=1e-5, rtol=1e-5)
+    assert (far - best).abs().max() > 0.01, "one step does not suffice, so the others matter"
+    worse, better, least = (exact_als.objective(problem, u, right) for u in (left, far, best))
+    assert least < better < worse
+
+
+def test_conjugate_gradients_need_gravity_of_full_rank():
+    problem = random_problem(*CASES["no gravity"])
+    with pytest.raises(RunError, match="no full rank; solve by Cholesky"):
+        exact_als.improved_left(problem, *reversed(random_embeddings()), steps=3)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_objective_never_increases(case):
-    sweeps = list(exact_als.fit(random_problem(*CASES[case]), embedding_dim=2, sweeps=40, tolerance=0))
-    values = [sweep.objective for sweep in sweeps]
-    assert values[0] - values[-1] > 1e-4
-    assert all(after <= before * (1 + 1e-12) + 1e-15 for before, after in itertools.pairwise(values))
+    problem = random_problem(*CASES[case])
+    ends = []
+    for steps in (0, 1, 2) if problem.gravity else (0,):
+        rounding = 1e-6 if steps else 1e-12
+        sweeps = exact_als.fit(problem, embedding_dim=2, sweeps=300, tolerance=0, steps=steps)
+        values = [sweep.objective for sweep in sweeps]
+        assert values[0] - values[-1] > 1e-4
+        assert all(after <= before * (1 + rounding) + 1e-15 for before, after in itertools.pairwise(values))
+        ends.append(values[-1])
+    assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-3)
 
 
 def test_singular_systems_get_the_solution_of_least_norm():
