@@ -162,7 +162,8 @@ def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, pro
         profile: that of the report.
     """
     first = [name.partition("/")[0] for side in claim.names(case) for name in side]
-    datasets = [name for name in dict.fromkeys(first) if name in DATASETS]
+    corpora = [_corpus(name) for name in first]
+    datasets = [name for name in dict.fromkeys(corpora) if name]
     having = [name for name in profiles() if _items(name).get(claim.item, frozenset()).issuperset(datasets)]
     having = [name for name in having if claim.item in _items(name)]
     if not having:
@@ -172,6 +173,11 @@ def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, pro
     chosen = profile if measured and profile in having else others[0] if datasets else having[-1]
     narrow = f" --datasets {' '.join(datasets)}" if datasets else ""
     return f"python -m experiments.reproduce --profile {chosen} --items {claim.item}{narrow}"
+
+
+def _corpus(name: str) -> str:
+    """The corpus of a measurement, whose name `Plan.named` may lengthen; empty where it is made apart."""
+    return max((known for known in DATASETS if f"{name}-".startswith(f"{known}-")), key=len, default="")
 
 
 @cache

@@ -438,7 +438,7 @@ def table(
     rows.append({"method": "popularity", "validation MAP@10": f"{frame['popularity'].iloc[0]:.4f}"})
     if optimum:
         rows.append({"method": EXACT_ALS, "validation MAP@10": spread(optimum)})
-    return Table(dataset, caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
+    return Table(plan.named(dataset), caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:

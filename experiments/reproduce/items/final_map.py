@@ -19,6 +19,6 @@ def section(plan: Plan) -> Section:
         frame = rankings.measure(plan, dataset, methods)
         optimum = rankings.optimum(plan, dataset)
         tables.append(rankings.table(plan, dataset, methods, frame, optimum))
-        measured |= rankings.measured(dataset, frame, optimum=optimum)
+        measured |= rankings.measured(plan.named(dataset), frame, optimum=optimum)
     runs = tuple(task.output for task in tasks(plan))
     return Section(plan.item, "Final MAP@10", "Table 2, Section 4.3", "", tuple(tables), (), measured, runs)

@@ -41,13 +41,13 @@ def section(plan: Plan) -> Section:
             f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}; "
             f"{open_run(paths[0]).config.train.optimizer}, {f'{count} seeds' if count > 1 else 'one seed'}."
         )
-        drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
-        measured |= rankings.measured(dataset, frame, optimum=rankings.optimum(plan, dataset))
+        drawn.append(draw_runs(plan.folder, "map", paths, plan.named(dataset), caption))
+        measured |= rankings.measured(plan.named(dataset), frame, optimum=rankings.optimum(plan, dataset))
         caption = (
             f"{dataset}: speed-up over sampling until the validation MAP@10 at which sampling ends is "
             "reached for good: the least and the greatest of the seeds."
         )
-        tables.append(Table(f"speed-ups-{dataset}", caption, pd.DataFrame(_speeds(frame))))
+        tables.append(Table(f"speed-ups-{plan.named(dataset)}", caption, pd.DataFrame(_speeds(frame))))
     return Section(
         plan.item,
         "MAP@10 along training",
