@@ -85,7 +85,6 @@ mutants: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.benchmarks.step_time
 	$(BIN)/python -m experiments.benchmarks.estimator_cost
-	$(BIN)/python -m experiments.benchmarks.gravity_cost
 	$(BIN)/python -m experiments.benchmarks.evaluation_speed
 	$(BIN)/python -m experiments.benchmarks.resume_cost
 	$(BIN)/python -m experiments.benchmarks.growth

@@ -12,6 +12,7 @@ from enum import StrEnum
 Value = str | int | float
 
 SAMPLING, EXACT = "sampling", "exact Gramian"  # labels of methods
+GRAMIAN_FORM, DOUBLE_SUM = "Gramian form", "double sum"  # of a batch's gravity
 
 
 class Ranking(StrEnum):
@@ -98,3 +99,8 @@ def planted(items: Value, epochs: Value, dim: Value, *parts: str) -> str:
 def size(corpus: str, column: str) -> str:
     """A count of Table 1 or 3."""
     return f"{corpus}/{column}"
+
+
+def gravity_cost(dim: Value, batch: Value, form: str) -> str:
+    """Milliseconds of the gradient of a batch's gravity, one number a round."""
+    return f"random-rows/k={dim}/B={batch}/{form} ms"

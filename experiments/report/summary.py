@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from experiments.report.claim import Claim
 from experiments.report.verdicts import Outcome, Verdict, number
 
-MADE = frozenset(("simple-scale", "fr-scale", "en-scale", "planted-clusters"))
+MADE = frozenset(
+    ("simple-scale", "simple-scale-wider-inputs", "fr-scale", "en-scale", "planted-clusters", "random-rows")
+)
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
     "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two"

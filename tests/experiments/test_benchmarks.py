@@ -15,7 +15,6 @@ from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
     gpu,
-    gravity_cost,
     resume_cost,
     row_wise,
     step_time,
@@ -59,15 +58,6 @@ def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):
     assert first.startswith("| sampling |")
     assert first.endswith("| 1.00 (1.00–1.00) | 144 B |")
     assert second.count("|") == first.count("|")
-
-
-def test_the_two_forms_of_a_batchs_gravity_are_one_function():
-    u, v = (torch.randn(7, 3, dtype=torch.double, requires_grad=True) for _ in range(2))
-    literal = sum((a @ b) ** 2 for a in u for b in v) / 49
-    expected = torch.autograd.grad(literal, (u, v))
-    for form in gravity_cost.FORMS.values():
-        torch.testing.assert_close(form(u, v), literal.detach())
-        torch.testing.assert_close(gravity_cost.gradient(form, u, v), expected)
 
 
 def pages_of_two_layers(folder):

@@ -13,6 +13,7 @@ from experiments.reproduce.items import (
     corpus_sizes,
     error_at_scale,
     gramian_error,
+    gravity_cost,
     inner_products,
     map_curves,
     scaling,
@@ -34,7 +35,7 @@ def of_rankings(plan, dataset):
     row = {"validation": 0.1, "train": 0.2, "popularity": 0.05, "steps": 20, "seconds": 2.0, "curve": curve}
     methods = rankings.present(dataset, map_curves.methods_of(plan))
     frame = pd.DataFrame([{"label": m.label, "seed": seed, **row} for m in methods for seed in SEEDS])
-    return rankings.measured(dataset, frame)
+    return rankings.measured(plan.named(dataset), frame)
 
 
 def of_gramian_errors(plan, dataset):
@@ -86,6 +87,13 @@ def of_scaling(plan):
     return set(scaling._measured(pd.DataFrame(rows).assign(loss=0.1, error=0.1)))
 
 
+def of_gravity_cost(plan):
+    rows = itertools.product(plan.options["dims"], plan.options["batches"])
+    frame = pd.DataFrame(rows, columns=["k", "B"]).assign(**dict.fromkeys(gravity_cost.FORMS, 1.0))
+    return set(gravity_cost.measurements(frame))
+
+
+WITHOUT_CORPORA = {"scaling": of_scaling, "gravity_cost": of_gravity_cost}
 WRITE = {
     "gramian_error": of_gramian_errors,
     "trade_off": of_gramian_errors,
@@ -105,8 +113,8 @@ def written(tmp_path_factory):
     for profile in profiles():
         for plan in load_profile(profile, tmp_path_factory.getbasetemp()):
             own = names.setdefault(plan.item, set())
-            if plan.item == "scaling":
-                own |= of_scaling(plan)
+            if plan.item in WITHOUT_CORPORA:
+                own |= WITHOUT_CORPORA[plan.item](plan)
             for dataset in plan.datasets if plan.item in WRITE else ():
                 own |= set(WRITE[plan.item](plan, dataset))
     return names
