@@ -23,7 +23,7 @@ REFERENCE = pages.ROOT / "results" / "reference"
 PAGE = pages.read("docs/findings.md")
 SECTION = PAGE.split("## When does a better Gramian rank better?")[1].split("\n## ")[0]
 WORDS = " ".join(SECTION.split())
-EXACT, SAMPLING = "exact Gramian", "sampling"
+EXACT, SAMPLING, SOGRAM = "exact Gramian", "sampling", "SOGram α=0.1"
 LIFTS = pd.read_csv(REFERENCE / "lifts" / "lifts.csv")
 
 
@@ -378,6 +378,7 @@ def sentences() -> dict[str, str]:
     french = table("fr-scale").loc[("sparse Adam", "1024")]
     ranks = french["effective rank"].str.replace(" · ", " and ")
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
+    faster = table("simple-scale-faster").loc[("Adagrad at 1.6 η", "1024")]
     start = table("enwik8-smaller-start").loc[("sparse Adam, tables from 0.03", "1024")]
     relu = table("enwik8-towers").loc[("sparse Adam, ReLU output", "1024", SAMPLING), "MAP@10"]
     return {
@@ -449,6 +450,9 @@ def sentences() -> dict[str, str]:
         ),
         "TITLES, TRAINING": both_splits("enwik8-titles"),
         "SIMPLE, TRAINING": both_splits("simple-scale"),
+        "WIDE, TRAINING": both_splits("simple-scale-wider-inputs"),
+        "FASTER": f"sampling ends at {faster['MAP@10'][SAMPLING].replace('0.', '.')} and SOGram at "
+        f"{faster['MAP@10'][SOGRAM].replace('0.', '.')}, {of_items(faster.loc[SOGRAM])}",
         "TITLES, k": "SOGram (α = 0.1) has {} and SAGram per item {}".format(
             *(titles[1][name] for name in ("SOGram α=0.1", "SAGram per item"))
         ),
