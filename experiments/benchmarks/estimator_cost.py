@@ -11,7 +11,7 @@ they use the second one. The workloads are:
              n-grams and 4 categories a page, which the paper does not state) with its towers: shared inputs
              of 50, hidden layers of 256 and 64, Gramians over pairs
 
-Rounds are interleaved as in `experiments.benchmarks.timing`. State counts the bytes that both estimators keep
+Rounds are interleaved as in `experiments.reproduce.timing`. State counts the bytes that both estimators keep
 between steps. Goals: SOGram at most 3 %, and per-item SAGram at most 10 % over sampling.
 """
 
@@ -27,8 +27,8 @@ from pathlib import Path
 import torch
 
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.benchmarks.timing import RESULTS, measure, table
 from experiments.reproduce.scheduler import gramrun
+from experiments.reproduce.timing import RESULTS, measure, table
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig

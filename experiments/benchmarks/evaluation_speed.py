@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments.benchmarks import timing
-from experiments.benchmarks.timing import RESULTS
+from experiments.reproduce import timing
+from experiments.reproduce.timing import RESULTS
 from gramrun import runs
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance

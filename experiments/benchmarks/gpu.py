@@ -34,7 +34,7 @@ from torch._C._distributed_c10d import HashStore
 from experiments.benchmarks import growth
 from experiments.benchmarks.random_pages import pages_corpus
 from experiments.benchmarks.step_time import ADAGRAD, BARE, bare_steps, products
-from experiments.benchmarks.timing import measure
+from experiments.reproduce.timing import measure
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig

@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.benchmarks.timing import RESULTS, apart, measure, table
+from experiments.reproduce.timing import RESULTS, apart, measure, table
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig

@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.mysqldump import write_tables
-from experiments.benchmarks.timing import RESULTS
+from experiments.reproduce.timing import RESULTS
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import PrepareConfig

@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from experiments.benchmarks.timing import RESULTS
 from experiments.reproduce.scheduler import gramrun
+from experiments.reproduce.timing import RESULTS
 from gramrun import runs
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance

@@ -39,7 +39,7 @@ import pandas as pd
 import torch
 
 from experiments.benchmarks.growth import peak_of, peak_of_training, predicted_peak, together
-from experiments.benchmarks.timing import RESULTS, apart
+from experiments.reproduce.timing import RESULTS, apart
 from gramrun.base.files import write_json, write_text
 from gramrun.base.processes import Processes, joined
 from gramrun.base.provenance import provenance

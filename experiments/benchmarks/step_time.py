@@ -34,8 +34,8 @@ from torch import nn
 from torch.nn import functional
 
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.benchmarks.timing import RESULTS, apart, measure, ratio, table
 from experiments.reproduce.scheduler import gramrun
+from experiments.reproduce.timing import RESULTS, apart, measure, ratio, table
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.timing import RESULTS, apart
 from experiments.reproduce.scheduler import gramrun
+from experiments.reproduce.timing import RESULTS, apart
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig

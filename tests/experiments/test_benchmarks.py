@@ -18,9 +18,9 @@ from experiments.benchmarks import (
     resume_cost,
     row_wise,
     step_time,
-    timing,
 )
 from experiments.benchmarks.random_pages import pages_corpus
+from experiments.reproduce import timing
 from gramrun.base.processes import SINGLE_PROCESS
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments.benchmarks import timing
 from experiments.report import keys
+from experiments.reproduce import timing
 from experiments.reproduce.items import gravity_cost
 from experiments.reproduce.plans import Plan
 

@@ -3,7 +3,7 @@
     double sum (equation 14)      g̃ = (1/B²) sum_ij ⟨u_i, v_j⟩²                          gradient in O(k B²)
     Gramian form (equation 15)    g̃ = ⟨(1/B) sum_i u_i ⊗ u_i, (1/B) sum_j v_j ⊗ v_j⟩      gradient in O(k² B)
 
-Both by autograd, on one thread, interleaved as in `experiments.benchmarks.timing`. To try other sizes:
+Both by autograd, on one thread, interleaved as in `experiments.reproduce.timing`. To try other sizes:
 
     python -m experiments.reproduce.items.gravity_cost --rounds 5 --dims 64 --batches 256 --output cost.csv
 """
@@ -21,11 +21,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments.benchmarks.timing import measure, ratio
 from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table
 from experiments.reproduce.jobs import Script
 from experiments.reproduce.plans import RUNS, Plan
+from experiments.reproduce.timing import measure, ratio
 from gramrun.base.files import write_text
 
 MODULE = "experiments.reproduce.items.gravity_cost"
