@@ -378,6 +378,9 @@ def sentences() -> dict[str, str]:
     french = table("fr-scale").loc[("sparse Adam", "1024")]
     ranks = french["effective rank"].str.replace(" · ", " and ")
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
+    speeds = pd.read_csv(REFERENCE / "map_curves" / "speed-ups-simple-scale-wider-inputs.csv").set_index(
+        "method"
+    )
     faster = table("simple-scale-faster").loc[("Adagrad at 1.6 η", "1024")]
     start = table("enwik8-smaller-start").loc[("sparse Adam, tables from 0.03", "1024")]
     relu = table("enwik8-towers").loc[("sparse Adam, ReLU output", "1024", SAMPLING), "MAP@10"]
@@ -450,6 +453,7 @@ def sentences() -> dict[str, str]:
         ),
         "TITLES, TRAINING": both_splits("enwik8-titles"),
         "SIMPLE, TRAINING": both_splits("simple-scale"),
+        "WIDE, SPEED": f"SOGram needs {speeds.loc[SOGRAM, 'in steps']} times fewer steps",
         "WIDE, TRAINING": both_splits("simple-scale-wider-inputs"),
         "FASTER": f"sampling ends at {faster['MAP@10'][SAMPLING].replace('0.', '.')} and SOGram at "
         f"{faster['MAP@10'][SOGRAM].replace('0.', '.')}, {of_items(faster.loc[SOGRAM])}",
