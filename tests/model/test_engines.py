@@ -239,7 +239,7 @@ def test_the_kernels_are_their_equations(lists, drawn, width, mean):
     kernels.update_adagrad(table, accumulated, slots, met, buffer, shrink, count, 0.3)
     assert not shrink.any()  # cleared
     np.testing.assert_allclose(table, wanted, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-6)
+    np.testing.assert_allclose(accumulated, wanted_accumulated, rtol=1e-6, atol=1e-6)
     assert (slots == -1).all()
     expected_descent = descended.astype(np.float64)
     for row, g in penalised(descended).items():
