@@ -549,6 +549,18 @@ ROWS = [
 ]
 
 
+def test_the_rates_of_each_estimator():
+    tried = pd.read_csv(REFERENCE / "training" / "simple-scale-estimators.csv")
+    for name, label in ((SAMPLING, SAMPLING), (SOGRAM, "SOGram, α = 0.1")):
+        cells = (pages.number(x, 4) for x in tried.loc[tried["estimator"] == name, "6"])
+        assert f"| {label} | {' | '.join(cells)} |" in SECTION
+    ends = [
+        pages.number(seeds(f"simple-scale/paper-{x}", 1)[0], 4)
+        for x in (f"sampling{BF16}", f"sogram{BF16}-alpha-0.1")
+    ]
+    assert f"the same seed has {ends[0]} and {ends[1]}" in WORDS
+
+
 def test_the_published_lifts_are_those_of_the_published_tables():
     pd.testing.assert_frame_equal(LIFTS, study.measure(REFERENCE), atol=1e-5, check_dtype=False)
 

@@ -11,7 +11,6 @@ Both by autograd, on one thread, interleaved as in `experiments.reproduce.timing
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -24,7 +23,7 @@ from torch import Tensor
 from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table
 from experiments.reproduce.jobs import Script
-from experiments.reproduce.plans import RUNS, Plan
+from experiments.reproduce.plans import RUNS, Plan, slug
 from experiments.reproduce.timing import measure, ratio
 from gramrun.base.files import write_text
 
@@ -57,8 +56,7 @@ def tasks(plan: Plan) -> list[Script]:
     values = {name: [str(value) for value in plan.options[name]] for name in ("dims", "batches")}
     rounds = str(plan.options["rounds"])
     arguments = ("--rounds", rounds, "--dims", *values["dims"], "--batches", *values["batches"])
-    name = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
-    return [Script(MODULE, arguments, "", RUNS / "gravity-cost" / f"{name}.csv")]
+    return [Script(MODULE, arguments, "", RUNS / "gravity-cost" / f"{slug('-'.join(arguments))}.csv")]
 
 
 def section(plan: Plan) -> Section:
