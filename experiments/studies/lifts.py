@@ -78,8 +78,8 @@ SHOWN = {  # training -> title of its panel
     "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\nk = 64",
     "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
     "simple-scale, inputs of 256, Adagrad, 20 epochs": "simple-scale, Adagrad\ninputs of 256, k = 64",
-    "fr-scale, half an epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, trained: not known",
-    "fr-scale, Adagrad, ¼ epoch": "fr-scale, Adagrad, ¼ epoch\nk = 128, trained: not known",
+    "fr-scale, half an epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
+    "fr-scale, Adagrad, ¼ epoch": "fr-scale, Adagrad, ¼ epoch\nk = 128, NOT TRAINED",
 }
 
 

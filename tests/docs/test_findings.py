@@ -249,6 +249,7 @@ def ceilings() -> list[float]:
 CORPORA = {
     "enwik8-titles": "enwik8's titles",
     "simple-scale": "the paper's inputs at Simple's size",
+    "fr-scale": "on fr-scale",
     "simple-scale-wider-inputs": "inputs of 256 at Simple's size",
 }
 
@@ -264,7 +265,7 @@ def rules() -> str:
     names = {outcome: " and ".join(CORPORA.get(x, x) for x in own) for outcome, own in outcomes.items()}
     return (
         f"it passes with {names['PASS']} (α = 0.1), fails on {names['FAIL']}, is not decided on {names['NOT DECIDED']}, "
-        f"and is not judged with {names['NOT TRAINED']} (NOT TRAINED) and on fr-scale (one seed)"
+        f"and is not judged with {names['NOT TRAINED']} (NOT TRAINED)"
     )
 
 
