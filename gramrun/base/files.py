@@ -88,12 +88,15 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_orphans(path: Path) -> None:
-    """Remove the temporary files of processes that were killed while writing `path`; restore the old folder.
+    """Remove what processes that were killed while writing `path` left; restore the old folder.
 
     A temporary name with this process's own number is an orphan too: the system reuses process numbers.
     """
-    if _replaced(path).exists() and not path.exists():  # killed between the two renames of `new_folder`
-        _replaced(path).rename(path)
+    if (replaced := _replaced(path)).exists():
+        if path.exists():  # killed while `new_folder` removed the old one
+            shutil.rmtree(replaced)
+        else:  # killed between its two renames
+            replaced.rename(path)
     _remove_partial(path.parent, f".{glob.escape(path.name)}.*.partial*")
 
 

@@ -95,6 +95,8 @@ def baseline(
 ) -> None:
     """Fit and evaluate a baseline: popularity, implicit ALS, exact ALS or EASE.
 
+    An interrupted exact ALS goes on when the same command is given again.
+
     JSON: run, method, evaluation (by split, each as `gramrun evaluate --json` has it).
 
     Example: gramrun baseline --config configs/movielens-100k/exact-als.yaml

@@ -178,6 +178,15 @@ def test_killed_between_the_two_renames_the_old_folder_comes_back(tmp_path):
     assert os.listdir(tmp_path) == ["c"]
 
 
+def test_killed_while_the_old_folder_is_removed_the_next_one_replaces_both(tmp_path):
+    write(tmp_path / "c")
+    (tmp_path / ".c.replaced").mkdir()
+    (tmp_path / ".c.replaced" / "rest").touch()
+    new = write(tmp_path / "c", split_seed=1)
+    assert shards.open_corpus(tmp_path / "c").content_hash == new["content_hash"]
+    assert os.listdir(tmp_path) == ["c"]
+
+
 def test_interrupted_between_the_two_renames_the_old_folder_comes_back(tmp_path, monkeypatch):
     old = write(tmp_path / "c")
     rename = pathlib.Path.rename

@@ -1,5 +1,6 @@
 """`gramrun baseline`: what it writes is what the method and the evaluation say, and what it refuses."""
 
+import itertools
 import json
 import sys
 from dataclasses import replace
@@ -13,7 +14,8 @@ from helpers import BASELINE, settings, timeless
 from gramrun import runs
 from gramrun.base import capacity
 from gramrun.base.errors import ConfigError, InputError
-from gramrun.base.files import read_json
+from gramrun.base.files import read_json, write_json
+from gramrun.base.interruption import Interrupted
 from gramrun.config import BaselineSection
 from gramrun.config.loading import config_hash
 from gramrun.evaluation.baselines import ease, exact_als
@@ -151,6 +153,67 @@ def test_exact_als_solves_the_objective_of_its_section(corpus):
     assert [record["step"] for record in fitted.records] == [1, 2, 3, 4, 5]
     kept = exact_als.objective(problem, fitted.left.double(), fitted.right.double())
     assert kept == pytest.approx(sweeps[-1].objective, rel=1e-6)  # float32
+
+
+@pytest.fixture
+def interrupted(gramrun, arguments, monkeypatch):
+    """r.unfinished, of an exact ALS that was interrupted in its third sweep; and the command."""
+    command = [*arguments("exact-als", "baseline.sweeps=5", "baseline.tolerance=0"), "--output", "r"]
+    fit = exact_als.fit
+
+    def stopped(*args, **options):
+        yield from itertools.islice(fit(*args, **options), 2)
+        raise Interrupted("interrupted")
+
+    monkeypatch.setattr(baseline, "SAVE_SECONDS", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(exact_als, "fit", stopped)
+        assert gramrun(*command)[0] == 130
+    assert [path.name for path in Path().iterdir()] == ["r.unfinished"]
+    return command
+
+
+def test_an_interrupted_exact_als_goes_on_with_the_same_bits(gramrun, interrupted, caplog):
+    assert gramrun(*interrupted[:-1], "straight")[0] == 0
+    assert gramrun(*interrupted)[0] == 0
+    assert caplog.messages == ["r.unfinished: goes on after sweep 2"]
+    assert sorted(path.name for path in Path().iterdir()) == ["r", "straight"]
+    for name in ("embeddings.npz", "average_precision.validation.npy"):
+        assert (Path("r") / name).read_bytes() == (Path("straight") / name).read_bytes()
+    once, twice = (runs.open_directory(Path(name)).metrics() for name in ("straight", "r"))
+    assert [timeless(record) for record in once] == [timeless(record) for record in twice]
+    seconds = [record["seconds"] for record in twice]
+    assert seconds == sorted(seconds)
+    assert runs.open_directory(Path("r")).manifest["seconds"] > seconds[-1]
+
+
+def test_an_exact_als_that_was_interrupted_at_its_end_sweeps_no_more(gramrun, interrupted):
+    ended = [*interrupted, "--set", "baseline.sweeps=2"]  # the same sweeps, another identity
+    content = read_json(Path("r.unfinished/sweep.json"))
+    content["identity"]["baseline"]["sweeps"] = 2
+    write_json(Path("r.unfinished/sweep.json"), content)
+    assert gramrun(*ended)[0] == 0
+    assert [record["step"] for record in runs.open_directory(Path("r")).metrics()] == [1, 2]
+
+
+def test_sweeps_of_another_fit_and_damaged_ones(gramrun, interrupted, caplog):
+    left = Path("r.unfinished/left.npy")
+    whole = left.read_bytes()
+    for damaged in (whole[:-8], whole[:-4] + b"abcd"):
+        left.write_bytes(damaged)
+        code, out, err = gramrun(*interrupted)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("gramrun: r.unfinished/left.npy: ") and "start anew with --force" in err
+    assert gramrun(*interrupted, "--set", "baseline.seed=1")[0] == 0
+    assert "r.unfinished: is of another baseline or corpus" in caplog.text
+    assert not Path("r.unfinished").exists()
+
+
+def test_force_starts_anew(gramrun, interrupted):
+    Path("r.unfinished/left.npy").unlink()
+    assert gramrun(*interrupted, "--force")[::2] == (0, "")
+    assert [record["step"] for record in runs.open_directory(Path("r")).metrics()] == [1, 2, 3, 4, 5]
+    assert not Path("r.unfinished").exists()
 
 
 def test_targets_of_the_corpus(corpus):

@@ -10,6 +10,8 @@ from helpers import BASELINE, CONFIG, SMALL, settings
 from injection import Command, assert_same, assert_whole, gramrun, results, succeed
 from small_wiki import write_wiki
 
+from gramrun.evaluation.baselines import run as baselines
+
 SEED = 20180717
 TRAINING = settings(
     *SMALL, "train.steps=60", "train.checkpoint_every=10", "evaluation.every=20", "evaluation.inner_products=100",
@@ -34,6 +36,10 @@ def trained(corpus_path, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "folder"
     succeed(folder, *COMMANDS["train"], *settings(f"data.path={corpus_path}"))
     return folder
+
+
+def save_every_sweep():
+    baselines.SAVE_SECONDS = 0.0
 
 
 def make_folder(folder: Path, name: str, trained: Path) -> Path:
@@ -64,7 +70,7 @@ def test_killed_at_random_moments(corpus_path, trained, tmp_path, name, kills):
         attempts += 1
         assert attempts <= 4 * kills + 10, "the moments are drawn from too long a time"
         folder = make_folder(tmp_path / f"{attempts}", name, trained)
-        process = Command(folder, *line)
+        process = Command(folder, *line, before=save_every_sweep)
         moment = draw.uniform(0, longest)
         time.sleep(moment)
         if not process.kill():

@@ -97,11 +97,13 @@ class Sweep:
 
     Attributes:
         number: sweeps done so far, from 1.
+        before: F before the sweep, infinite in the first.
         objective: F after the sweep.
         left, right: u and v, float64, shapes (left items, k) and (right items, k).
     """
 
     number: int
+    before: float
     objective: float
     left: Tensor
     right: Tensor
@@ -188,6 +190,7 @@ def fit(
     tolerance: float = 1e-8,
     seed: int = 0,
     steps: int = 0,
+    after: Sweep | None = None,
 ) -> Iterator[Sweep]:
     """Minimise F from a random V, one record a sweep.
 
@@ -200,17 +203,16 @@ def fit(
         tolerance: stop when a sweep lowers F by at most this fraction.
         seed: of the random start.
         steps: of `improved_left` on each side in a sweep; 0 takes `best_left` and `best_right`.
+        after: go on after this sweep of the same fit; the rest has the same bits on as many threads.
 
     Raises:
         RunError: when the numbers overflow float64, because λ is too large, or as `improved_left` does.
     """
-    random = torch.Generator().manual_seed(seed)
-    right = torch.randn(len(problem.right_weights), embedding_dim, generator=random, dtype=torch.double)
-    left = torch.zeros(len(problem.left_weights), embedding_dim, dtype=torch.double)
+    sweep = after or _start(problem, embedding_dim, seed)
     mirrored = problem.transposed()
     by_left, by_right = _by_left(problem), _by_left(mirrored)
-    before = float("inf")
-    for number in range(1, sweeps + 1):
+    while sweep.number < sweeps and not _converged(sweep, tolerance):
+        left, right = sweep.left, sweep.right
         if steps:
             left = _improved(problem, by_left, right, left, steps)
             right = _improved(mirrored, by_right, left, right, steps)
@@ -219,11 +221,20 @@ def fit(
             right = _solved(mirrored, by_right, left)
         value = objective(problem, left, right)
         if not math.isfinite(value):
-            raise RunError(f"sweep {number}: the objective is {value}; lower the gravity's weight")
-        yield Sweep(number, value, left, right)
-        if number > 1 and before - value <= tolerance * before:
-            return
-        before = value
+            raise RunError(f"sweep {sweep.number + 1}: the objective is {value}; lower the gravity's weight")
+        sweep = Sweep(sweep.number + 1, sweep.objective, value, left, right)
+        yield sweep
+
+
+def _start(problem: Problem, embedding_dim: int, seed: int) -> Sweep:
+    random = torch.Generator().manual_seed(seed)
+    right = torch.randn(len(problem.right_weights), embedding_dim, generator=random, dtype=torch.double)
+    left = torch.zeros(len(problem.left_weights), embedding_dim, dtype=torch.double)
+    return Sweep(0, math.inf, math.inf, left, right)
+
+
+def _converged(sweep: Sweep, tolerance: float) -> bool:
+    return sweep.number > 1 and sweep.before - sweep.objective <= tolerance * sweep.before
 
 
 @dataclass(frozen=True)

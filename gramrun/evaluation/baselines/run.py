@@ -1,6 +1,7 @@
 """Fit a baseline, evaluate it as trained models are evaluated, and write a run directory.
 
-A fit takes seconds or minutes and cannot be resumed: the directory appears complete or not at all.
+The directory appears complete or not at all. An interrupted exact ALS, which can take hours, goes on when the
+same command is given again (`gramrun.evaluation.baselines.unfinished`).
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from gramrun.base.provenance import now
 from gramrun.config import BaselineConfig, BaselineSection, EvaluationSection
 from gramrun.config.loading import dump_config
 from gramrun.data.corpus import SplitCorpus
-from gramrun.evaluation.baselines import by_features, ease, exact_als, implicit_als
+from gramrun.evaluation.baselines import by_features, ease, exact_als, implicit_als, unfinished
 from gramrun.evaluation.protocol import (
     evaluate_embeddings,
     popularity_embeddings,
     with_popularity,
 )
 from gramrun.runs import directory
+
+SAVE_SECONDS = 60.0  # between saved sweeps: those of a small corpus take less than writing them
 
 
 @dataclass(frozen=True)
@@ -78,18 +81,23 @@ class FittedWeights:
         np.save(folder / directory.ITEM_WEIGHTS, self.weights)
 
 
-def fit_baseline(section: BaselineSection, corpus: SplitCorpus) -> Fitted:
+def fit_baseline(section: BaselineSection, corpus: SplitCorpus, folder: Path | None = None) -> Fitted:
     """Fit the baseline of `section`, one with embeddings, to the training pairs.
 
+    Args:
+        section: its configuration.
+        corpus: the corpus.
+        folder: where exact ALS keeps its last sweep, and goes on from it; None keeps nothing.
+
     Raises:
-        InputError: when a required package is not installed.
+        InputError: when a required package is not installed, or `folder` is damaged.
         ConfigError: when ``baseline.target`` is ``value`` and the corpus has no targets, or features are
             missing.
         RunError: when the numbers do not stay finite.
     """
     started = time.perf_counter()
     if section.name == "exact-als":
-        return _fit_exact_als(section, corpus, started)
+        return _fit_exact_als(section, corpus, started, folder)
     if section.name == "implicit-als":
         left, right = implicit_als.fit(section, corpus)
         step = section.sweeps
@@ -153,7 +161,13 @@ def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_al
     )
 
 
-def _fit_exact_als(section: BaselineSection, corpus: SplitCorpus, started: float) -> Fitted:
+def _fit_exact_als(
+    section: BaselineSection, corpus: SplitCorpus, started: float, folder: Path | None
+) -> Fitted:
+    identity = {"baseline": section.model_dump(mode="json"), "data_hash": corpus.content_hash}
+    last, records = unfinished.restore(folder, identity) if folder else (None, [])
+    if records:
+        started -= records[-1]["seconds"]
     sweeps = exact_als.fit(
         exact_als_problem(section, corpus),
         embedding_dim=section.embedding_dim,
@@ -161,16 +175,23 @@ def _fit_exact_als(section: BaselineSection, corpus: SplitCorpus, started: float
         tolerance=section.tolerance,
         seed=section.seed,
         steps=section.conjugate_gradient_steps,
+        after=last,
     )
-    records = []
     hidden = not sys.stderr.isatty()
-    with tqdm(total=section.sweeps, desc=section.label, unit="sweep", disable=hidden) as bar:
-        for sweep in sweeps:
+    saved = time.perf_counter()
+    with tqdm(
+        total=section.sweeps, initial=len(records), desc=section.label, unit="sweep", disable=hidden
+    ) as bar:
+        for last in sweeps:
             seconds = time.perf_counter() - started
-            records.append({"step": sweep.number, "seconds": seconds, "objective": sweep.objective})
-            bar.set_postfix({"F": f"{sweep.objective:.6f}"}, refresh=False)
+            records.append({"step": last.number, "seconds": seconds, "objective": last.objective})
+            bar.set_postfix({"F": f"{last.objective:.6f}"}, refresh=False)
             bar.update()
-    return Fitted(sweep.left.float(), sweep.right.float(), records)
+            if folder and time.perf_counter() - saved >= SAVE_SECONDS:
+                unfinished.save(folder, identity, last, records)
+                saved = time.perf_counter()
+    assert last is not None  # baseline.sweeps is 1 or more
+    return Fitted(last.left.float(), last.right.float(), records)
 
 
 def run_baseline(
@@ -182,29 +203,35 @@ def run_baseline(
         path: the directory.
         config: its configuration.
         corpus: the corpus of ``config.data.path``.
-        force: replace a run that is there.
+        force: replace a run that is there, and start anew where one was interrupted.
 
     Returns:
         One evaluation for each split, as in ``evaluation.json``.
 
     Raises:
-        InputError: when something is there already, or a package is missing.
+        InputError: when something is there already, a package is missing, or `RUN.unfinished` is damaged.
         ConfigError: when the configuration does not fit the corpus, or memory or disk do not suffice.
         RunError: when the fit breaks down or the directory cannot be written.
     """
+    interrupted = unfinished.folder_of(path)
+    if force or (path / directory.MANIFEST).exists():  # killed after the directory was written
+        unfinished.remove(interrupted)
     runs.check_free(path, force=force)
     section, settings = config.baseline, config.evaluation
     manifest = runs.new_manifest("baseline", config, section.seed, corpus.content_hash)
-    started = time.perf_counter()
     fitted: Fitted | FittedWeights
-    fitted = fit_ease(section, corpus, path) if section.name == "ease" else fit_baseline(section, corpus)
+    if section.name == "ease":
+        fitted = fit_ease(section, corpus, path)
+    else:
+        fitted = fit_baseline(section, corpus, interrupted)
+    evaluating = time.perf_counter()
     last = {"step": fitted.records[-1]["step"], "method": section.label}
     results = []
     for split in dict.fromkeys(settings.splits):
         result = fitted.evaluate(corpus, split, settings)
         results.append({**with_popularity(result, corpus, settings), **last})
     manifest |= {"status": "finished", "finished": now(), "threads": torch.get_num_threads()}
-    manifest |= {"seconds": time.perf_counter() - started}
+    manifest |= {"seconds": fitted.records[-1]["seconds"] + time.perf_counter() - evaluating}
     with new_folder(path) as folder:
         write_text(folder / directory.CONFIG, dump_config(config))
         write_text(folder / directory.METRICS, "".join(json.dumps(r) + "\n" for r in fitted.records))
@@ -213,4 +240,5 @@ def run_baseline(
         write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
         manifest["files"] = directory.checksums(folder)
         write_json(folder / directory.MANIFEST, manifest)
+    unfinished.remove(interrupted)
     return results
