@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Measure = Literal[
@@ -76,7 +76,8 @@ class Claim:
         why: the reason for these limits.
         needs: without these there is no verdict: runs too short, or towers below popularity.
         trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
-        ceiling: the names of the same comparison for the exact Gramian: what an estimate without error gains.
+        ceiling: by method, the names of the same comparison for the nearest Gramians, nearest first: what an
+            estimate with less error gains.
         untested: why it cannot be measured without more data, where it cannot.
     """
 
@@ -95,7 +96,7 @@ class Claim:
     why: str = "the sign is the claim"
     needs: tuple[Need, ...] = ()
     trained: str | None = None
-    ceiling: tuple[str, str] | None = None
+    ceiling: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     untested: str | None = None
 
     def names(self, case: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

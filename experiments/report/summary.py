@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.report.claim import Claim
-from experiments.report.verdicts import Outcome, Verdict, number
+from experiments.report.verdicts import Estimate, Outcome, Verdict, number
 
 MADE = frozenset(
     ("simple-scale", "simple-scale-wider-inputs", "fr-scale", "en-scale", "planted-clusters", "random-rows")
@@ -44,7 +44,7 @@ class ClaimRow:
     Attributes:
         claims: the claims that were tested, with their outcomes.
         wanted: what is compared, and where it has to lie.
-        here: by corpus, the estimates with their intervals, and the exact Gramian's.
+        here: by corpus, the estimates with their intervals, and what the nearest Gramian has.
         where: where each claim holds, fails or is not decided.
         compared: what is compared, with the claims' limits.
         absent: where it was not tested, and why.
@@ -143,21 +143,28 @@ def _by_dataset(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
 
 
 def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
-    """The estimates on a corpus: one with its interval and ceiling, or the range of several."""
-    texts = dict.fromkeys(_estimate(verdict) for verdict in verdicts)
-    if len(texts) > 1:
-        ends = [shown(verdicts[0], end(v.estimate for v in verdicts)) for end in (min, max)]
-        cases = len({verdict.case for verdict in verdicts})  # claims may share them
-        texts = {f"{' to '.join(dict.fromkeys(ends))} in {cases} cases": None}
-    return f"{marked(dataset)}: {next(iter(texts))}"
+    """The estimates on a corpus: each with its interval and the ceiling, or the range of many."""
+    first = verdicts[0]
+    found: dict[str, dict[str, None]] = {}  # claims of one row may share a case
+    for verdict in verdicts:
+        text = _with_interval(verdict, (verdict.estimate, verdict.low, verdict.high))
+        found.setdefault(verdict.case, {})[text] = None
+    texts = {case: " · ".join(own) for case, own in found.items()}
+    if len(set(texts.values())) == 1:
+        text = texts[first.case]
+    elif _is_lift(first.claim):
+        text = "; ".join(f"{case}: {own}" for case, own in texts.items())
+    else:
+        ends = (shown(first, end(v.estimate for v in verdicts)) for end in (min, max))
+        text = f"{' to '.join(dict.fromkeys(ends))} in {len(found)} cases"
+    if first.nearest:
+        text += f"; {first.nearest} {_with_interval(first, first.ceiling)}"
+    return f"{marked(dataset)}: {text}"
 
 
-def _estimate(verdict: Verdict) -> str:
-    found = []
-    for estimate in ((verdict.estimate, verdict.low, verdict.high), verdict.ceiling):
-        text, low, high = (shown(verdict, x) for x in estimate)
-        found.append(text if text == low == high else f"{text} [{low}, {high}]")
-    return found[0] if math.isnan(verdict.ceiling[0]) else "{}; the exact Gramian {}".format(*found)
+def _with_interval(verdict: Verdict, estimate: Estimate) -> str:
+    text, low, high = (shown(verdict, x) for x in estimate)
+    return text if text == low == high else f"{text} [{low}, {high}]"
 
 
 def shown(verdict: Verdict, value: float) -> str:
@@ -166,7 +173,7 @@ def shown(verdict: Verdict, value: float) -> str:
 
 
 def _is_lift(claim: Claim) -> bool:
-    return claim.trained is not None and claim.measure in ("ratio", "contrast")
+    return claim.words.startswith("lift") and claim.measure in ("ratio", "contrast")
 
 
 def _percent(value: float) -> str:

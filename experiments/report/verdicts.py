@@ -70,7 +70,8 @@ class Verdict:
         measured: the measurements, one number a seed, by name; those of the claim's conditions included.
         missing: names of measurements that were not made.
         compared: the compared values by seed; two rows for a contrast and between corpora.
-        ceiling: the same comparison for the exact Gramian, or NaN.
+        ceiling: the same comparison for the nearest Gramian, or NaN.
+        nearest: the method with that Gramian; empty where there is none.
         corrected: whether it is Holm's correction that leaves it undecided.
     """
 
@@ -88,6 +89,7 @@ class Verdict:
     missing: tuple[str, ...] = ()
     compared: tuple[Seeds, ...] = ()
     ceiling: Estimate = NO_ESTIMATE
+    nearest: str = ""
     corrected: bool = False
 
     @property
@@ -165,7 +167,7 @@ def _judge(
     used, missing = _find(claim, case, measured)
     needed = {name: tuple(measured[name]) for name in _conditions(claim, case) if name in measured}
     estimate, outcome, rows = NO_ESTIMATE, Outcome.NOT_TESTED, list[np.ndarray]()
-    ceiling = _ceiling(claim, case, measured)
+    nearest, ceiling = _ceiling(claim, case, measured)
     if missing:
         reason = claim.untested or f"not measured by this profile: {', '.join(missing)}"
     elif unmet := _unmet_need(claim, case, measured):
@@ -180,8 +182,8 @@ def _judge(
         else:
             outcome = _outcome(claim, *estimate[1:])
             reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
-            if not math.isnan(ceiling[0]):
-                reason += "; the exact Gramian's {} [{}, {}]".format(*map(number, ceiling))
+            if nearest:
+                reason += f"; {nearest} has " + "{} [{}, {}]".format(*map(number, ceiling))
     return Verdict(
         claim,
         case["dataset"],
@@ -199,6 +201,7 @@ def _judge(
         tuple(missing),
         tuple(tuple(row.tolist()) for row in rows),
         ceiling,
+        nearest,
     )
 
 
@@ -247,12 +250,13 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
     )
 
 
-def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> Estimate:
-    """The same ratio for the exact Gramian; NaN where it was not measured, or with other seeds."""
-    sides = [measured.get(name.format(**case), ()) for name in claim.ceiling or ()]
-    if not sides or not sides[0] or len(sides[0]) != len(sides[1]):
-        return NO_ESTIMATE
-    return geometric(tuple(np.divide(*map(np.array, sides))), LEVEL)
+def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[str, Estimate]:
+    """The method with the nearest Gramian, and the same ratio for it; of those with as many seeds."""
+    for method, names in claim.ceiling.items():
+        own, base = (measured.get(name.format(**case), ()) for name in names)
+        if own and len(own) == len(base):
+            return method, geometric(tuple(np.divide(own, base)), LEVEL)
+    return "", NO_ESTIMATE
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:

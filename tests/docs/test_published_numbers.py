@@ -53,7 +53,9 @@ CORPORA = ("movielens-100k", "movielens-1m", "enwik8", "simple-scale")
 def verdicts(claim: str) -> list[dict]:
     """The published verdicts on a claim, but for those that it did not test."""
     found = json.loads((PUBLISHED / "claims.json").read_text(encoding="utf-8"))["verdicts"]
-    return [v for v in found if v["claim"] == claim and v["outcome"] != "NOT TESTED HERE"]
+    return [
+        v for v in found if v["claim"] == claim and v["outcome"] not in ("NOT TESTED HERE", "NOT TRAINED")
+    ]
 
 
 def trajectories(corpus: str) -> list[pd.DataFrame]:

@@ -121,14 +121,15 @@ def test_the_interval_is_student_s_over_paired_seeds():
 
 
 def test_ranking_of_untrained_towers_gets_no_verdict_and_a_lift_stands_beside_its_ceiling():
-    claim = made(trained="{dataset}/share", ceiling=("{dataset}/e", "{dataset}/b/error"), **ABOVE_1)
-    measured = {"a_error": (2.0, 2.1), "b_error": (1.0, 1.02), "e": (3.0, 3.06)}
+    ceiling = {name: (f"{{dataset}}/{name}", "{dataset}/b/error") for name in ("absent", "near", "far")}
+    claim = made(trained="{dataset}/share", ceiling=ceiling, **ABOVE_1)
+    measured = {"a_error": (2.0, 2.1), "b_error": (1.0, 1.02), "near": (3.0, 3.06), "far": (2.0, 2.04)}
     untrained = verdict(claim, **measured, share=(0.8, 0.81))
     assert (untrained.outcome, untrained.tested) == (Outcome.NOT_TRAINED, False)
     assert "80%" in untrained.reason
     trained = verdict(claim, **measured, share=(0.9, 1.1))
     assert trained.outcome == PASS
-    assert trained.reason.endswith("; the exact Gramian's 3 [3, 3]")
+    assert trained.reason.endswith("; near has 3 [3, 3]")
     assert verdict(claim, **measured).outcome == PASS, "where no exact ALS is known, popularity alone decides"
 
 
