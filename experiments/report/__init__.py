@@ -1,1 +1,1 @@
-"""Measurements to verdicts and one page: claims, their judgement, RESULTS.md and report.html."""
+"""Measurements to verdicts and one page: claims, their judgement, RESULTS.md."""

@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a section, drawn as ``<section>/<name>.png`` and ``.svg``."""
+    """One figure of a section, drawn as ``<section>/<name>.png``."""
 
     name: str
     caption: str
@@ -82,8 +82,7 @@ def joined(first: Section, second: Section) -> Section:
 
 def write_figure(folder: Path, drawing: Drawing, name: str, caption: str) -> Figure:
     """Write one figure into a folder, which must exist."""
-    for suffix in (".png", ".svg"):
-        plotting.save(drawing, folder / f"{name}{suffix}")
+    plotting.save(drawing, folder / f"{name}.png")
     return Figure(name, caption)
 
 

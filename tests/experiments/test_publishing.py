@@ -38,15 +38,7 @@ def make(tmp_path):
 
 def test_a_report_replaces_the_last_one_and_only_that(make, tmp_path):
     results = tmp_path / "results"
-    write(
-        results / "standard",
-        *REPORT,
-        "report.html",
-        "scaling/old.csv",
-        "scaling/a.png",
-        "scaling/a.svg",
-        "baselines/b.csv",
-    )
+    write(results / "standard", *REPORT, "other.txt", "scaling/old.csv", "scaling/a.png", "baselines/b.csv")
     write(results / "standard-part", *REPORT, "scaling/new.csv", "scaling/a.png")
     write(results / "reference", "baselines/enwik8/RESULTS.md", "known_optimum/other.csv")
     before = files(results / "reference")
