@@ -51,9 +51,8 @@ report: PROFILE := published
 report: $(VENV)/.installed
 	$(BIN)/python -m experiments.reproduce --profile $(PROFILE) --finished --published
 
-# What is committed of a reproduction: the report with its tables and pictures, and of every run what its
-# manifest says, with whole hashes, in runs.json; nothing is run. A part of a profile goes into a folder of its
-# own beside the whole one. What the last report put there goes first.
+# What is committed of a reproduction: the report with its tables and pictures; nothing is run. A part of a
+# profile goes into a folder of its own beside the whole one. What the last report put there goes first.
 PUBLISHED := $(or $(PART),$(PROFILE))
 REFERENCE := results/reference$(addprefix /,$(PART))
 
@@ -64,7 +63,7 @@ else
 	@test -f results/$(PUBLISHED)/RESULTS.md || { echo "results/$(PUBLISHED): no report there"; exit 2; }
 	@mkdir -p $(REFERENCE) && touch $(REFERENCE)/published.txt
 	cd $(REFERENCE) && xargs -r rm -f < published.txt
-	cd results/$(PUBLISHED) && ls RESULTS.md claims.json runs.json */*.png */*.csv \
+	cd results/$(PUBLISHED) && ls RESULTS.md claims.json */*.png */*.csv \
 		> $(CURDIR)/$(REFERENCE)/published.txt
 	cd results/$(PUBLISHED) && xargs cp --parents -t $(CURDIR)/$(REFERENCE) < $(CURDIR)/$(REFERENCE)/published.txt
 endif

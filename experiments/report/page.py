@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.report import summary
-from experiments.report.runs import RunRecord, common_lines, environment, read_record
+from experiments.report.runs import common_lines, environment, read_record
 from experiments.report.sections import Section, Table
 from experiments.report.verdicts import Verdict, write_verdicts
-from gramrun.base.files import write_json, write_text
+from gramrun.base.files import write_text
 
 HERE = Path(__file__).parent
 
@@ -61,19 +61,16 @@ class _Part:
     section: Section
     grids: list[_Grid]
     lines: list[tuple[str, str]]
-    records: list[RunRecord]
 
 
 def write_report(report: Report) -> Path:
-    """Write RESULTS.md (whose path is returned), claims.json and runs.json.
+    """Write RESULTS.md, whose path is returned, and claims.json.
 
     Raises:
         InputError: a run has no manifest.
     """
     parts = [_part(report, section) for section in report.sections]
     write_verdicts(report.verdicts, report.folder / "claims.json")
-    runs = {part.section.name: [asdict(record) for record in part.records] for part in parts}
-    write_json(report.folder / "runs.json", runs)
     path = report.folder / "RESULTS.md"
     write_text(path, render(report, parts))
     return path
@@ -115,12 +112,10 @@ def _environment() -> Environment:
 
 
 def _part(report: Report, section: Section) -> _Part:
-    records = [read_record(path) for path in section.runs]
     return _Part(
         section,
         [_grid(table) for table in section.tables],
-        [("Command", report.command), *common_lines(records)],
-        records,
+        [("Command", report.command), *common_lines([read_record(path) for path in section.runs])],
     )
 
 

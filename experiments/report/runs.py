@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,13 @@ import yaml
 from gramrun.base.files import read_json
 from gramrun.runs import directory
 
-SHORT = 12  # hex digits shown of a hash; runs.json has them all
+SHORT = 12  # hex digits shown of a hash; manifests have them all
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. `name` is its folder with that of the corpus; `seconds` its duration; hashes are complete."""
+    """One run. `seconds` is its duration; hashes are complete."""
 
-    name: str
-    kind: str
     seed: int
     data: str
     data_hash: str
@@ -30,7 +27,6 @@ class RunRecord:
     environment: str
     seconds: float
     status: str
-    command: str
 
     @property
     def short_commit(self) -> str:
@@ -48,8 +44,6 @@ def read_record(path: Path) -> RunRecord:
     manifest = read_json(path / directory.MANIFEST)
     config = yaml.safe_load((path / directory.CONFIG).read_text(encoding="utf-8"))
     return RunRecord(
-        name=f"{path.parent.name}/{path.name}",
-        kind=str(manifest["kind"]),
         seed=int(manifest["seed"]),
         data=Path(config["data"]["path"]).name,
         data_hash=str(manifest["data_hash"]),
@@ -58,7 +52,6 @@ def read_record(path: Path) -> RunRecord:
         environment=environment(manifest),
         seconds=float(manifest.get("seconds", 0.0)),
         status=str(manifest.get("status", "finished")),
-        command=re.sub(r"^__main__\.py ", "gramrun ", str(manifest.get("command", ""))),
     )
 
 
@@ -83,7 +76,7 @@ def common_lines(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
         ("Runs", number + (f"; {unfinished} NOT FINISHED" if unfinished else "")),
         ("Seeds", _distinct(str(seed) for seed in sorted({record.seed for record in records}))),
         ("Data", _distinct(f"{record.data} {record.data_hash[:SHORT]}" for record in records)),
-        ("Configs", f"{len({record.config_hash for record in records})}, listed in runs.json"),
+        ("Configs", f"{len({record.config_hash for record in records})}"),
         ("Code", _distinct(record.short_commit for record in records)),
         ("Environment", _distinct(record.environment for record in records)),
     ]

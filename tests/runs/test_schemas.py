@@ -39,7 +39,7 @@ def test_every_manifest_says_version_and_schema(gramrun, trained):
     for run in (trained, Path("errors"), Path("baseline")):
         manifest = read_json(run / directory.MANIFEST)
         assert (manifest["schema_version"], manifest["versions"]["gramrun"]) == (1, __version__)
-        assert f"gramrun {__version__}" in read_record(run).environment  # what a report's runs.json shows
+        assert f"gramrun {__version__}" in read_record(run).environment  # what a report shows
     corpus = shards.read_manifest(Path("data/synthetic"))
     assert (corpus["schema_version"], corpus["origin"]["versions"]["gramrun"]) == (1, __version__)
 
