@@ -28,9 +28,7 @@ import torch
 
 from experiments.benchmarks.random_pages import pages_corpus
 from experiments.reproduce.scheduler import gramrun
-from experiments.reproduce.timing import RESULTS, measure, table
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import measure, table, write
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards
@@ -136,10 +134,8 @@ def main() -> None:
         parts.append(table(frame, title, REFERENCE, {"state, MB": megabytes, "rebuild of Ŝ, ms": sums}))
         numbers[name] = {"ms": frame.to_dict(orient="list"), "bytes": memory, "rebuild_ms": rebuilds}
     command = f"`python -m experiments.benchmarks.estimator_cost --workloads {' '.join(arguments.workloads)}`"
-    text = "\n\n".join([f"{command}. Goals: SOGram 1.03, SAGram per item 1.10.", *parts]) + "\n"
-    write_json(RESULTS / "estimator_cost.json", {**provenance(), "threads": threads, **numbers})
-    write_text(RESULTS / "estimator_cost.md", text)
-    print(text)
+    text = "\n\n".join([f"{command}. Goals: SOGram 1.03, SAGram per item 1.10.", *parts])
+    write("estimator_cost", text, {"threads": threads, **numbers})
 
 
 if __name__ == "__main__":

@@ -24,10 +24,7 @@ import torch
 from torch import Tensor
 
 from experiments.reproduce import timing
-from experiments.reproduce.timing import RESULTS
 from gramrun import runs
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
 from gramrun.evaluation.protocol import ranking_task
@@ -155,13 +152,8 @@ def main() -> None:
         frame = measure(problem, arguments.rounds)
         parts.append(timing.table(frame, title(name, problem), BARE))
         numbers[name] = frame.to_dict(orient="list")
-    write_json(
-        RESULTS / "evaluation_speed.json",
-        {**provenance(), "threads": torch.get_num_threads(), "ms for 1,000 left items": numbers},
-    )
-    write_text(RESULTS / "evaluation_speed.md", "\n\n".join(parts) + "\n")
-    print("\n\n".join(parts))
-    print(f"wrote {RESULTS}/evaluation_speed.md")
+    found = {"threads": torch.get_num_threads(), "ms for 1,000 left items": numbers}
+    timing.write("evaluation_speed", "\n\n".join(parts), found)
 
 
 if __name__ == "__main__":

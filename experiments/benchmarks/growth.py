@@ -28,9 +28,7 @@ import pandas as pd
 import torch
 
 from experiments.benchmarks.random_pages import pages_corpus
-from experiments.reproduce.timing import RESULTS, apart, measure, table
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import apart, measure, table, write
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
@@ -87,7 +85,7 @@ def _train(config: Path, settings: Sequence[str], processes: int) -> list[str]:
     return [*together(processes), "gramrun", "train", "--config", str(config), *chosen]
 
 
-def write(folder: Path, size: Mapping[str, int]) -> None:
+def write_pages(folder: Path, size: Mapping[str, int]) -> None:
     """Write a corpus."""
     pages_corpus(folder, **size)
 
@@ -121,7 +119,7 @@ def main() -> None:
         folders = {name: place / name for name in arguments.sizes}
         for name, folder in folders.items():
             if not folder.exists():
-                apart(write, folder, SIZES[name])
+                apart(write_pages, folder, SIZES[name])
         timed = apart(time_steps, folders, arguments.rounds)
         memory = {}
         for name, folder in folders.items():
@@ -129,10 +127,7 @@ def main() -> None:
             peak = peak_of_training(CONFIG, settings, Path(temporary) / "run")
             memory[name] = {"peak": peak, "predicted": predicted_peak(CONFIG, settings)}
             print(f"{name}: {memory[name]}", flush=True)
-    text = report(timed, memory)
-    write_json(RESULTS / "growth.json", {**provenance(), "sizes": SIZES, **timed, "memory": memory})
-    write_text(RESULTS / "growth.md", text)
-    print(text)
+    write("growth", report(timed, memory), {"sizes": SIZES, **timed, "memory": memory})
 
 
 def report(timed: Mapping[str, Any], memory: Mapping[str, Mapping[str, float]]) -> str:

@@ -34,9 +34,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.mysqldump import write_tables
-from experiments.reproduce.timing import RESULTS
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import write
 from gramrun.config import PrepareConfig
 from gramrun.data.corpus import Corpus
 from gramrun.data.expansion import PRESETS, Expansion, expand
@@ -261,10 +259,7 @@ def main() -> None:
             numbers[f"{name}-{generation}"] = frame.to_dict(orient="list")
             if name == "fr-scale" and not arguments.keep:
                 shutil.rmtree(tables)
-    write_json(RESULTS / "prepare_speed.json", {**provenance(), "rounds": numbers})
-    write_text(RESULTS / "prepare_speed.md", "\n".join(lines) + "\n")
-    print("\n".join(lines))
-    print(f"wrote {RESULTS}/prepare_speed.md")
+    write("prepare_speed", "\n".join(lines), {"rounds": numbers})
 
 
 if __name__ == "__main__":

@@ -26,10 +26,8 @@ import pandas as pd
 import torch
 
 from experiments.reproduce.scheduler import gramrun
-from experiments.reproduce.timing import RESULTS
+from experiments.reproduce.timing import write
 from gramrun import runs
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.shards import open_corpus
@@ -136,10 +134,7 @@ def main() -> None:
             frame, facts = measure(method, arguments.data, Path(folder), arguments.rounds)
             lines.append(row(method, frame, facts))
             numbers[method] = {"seconds": frame.to_dict(orient="list"), **facts}
-    write_json(RESULTS / "resume_cost.json", {**provenance(), "threads": threads, "methods": numbers})
-    write_text(RESULTS / "resume_cost.md", "\n".join(lines) + "\n")
-    print("\n".join(lines))
-    print(f"wrote {RESULTS}/resume_cost.md")
+    write("resume_cost", "\n".join(lines), {"threads": threads, "methods": numbers})
 
 
 if __name__ == "__main__":

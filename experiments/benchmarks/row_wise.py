@@ -39,10 +39,8 @@ import pandas as pd
 import torch
 
 from experiments.benchmarks.growth import peak_of, peak_of_training, predicted_peak, together
-from experiments.reproduce.timing import RESULTS, apart
-from gramrun.base.files import write_json, write_text
+from experiments.reproduce.timing import RESULTS, apart, write
 from gramrun.base.processes import Processes, joined
-from gramrun.base.provenance import provenance
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards
@@ -293,11 +291,8 @@ def main() -> None:
             {"rows": rows, "processes": count, **start(count, "alone", rows, ALONE_WIDTH)}
             for rows, count in itertools.product(arguments.alone, COUNTS)
         ]
-    text = report(timed, memory, alone)
     numbers = {"rounds": timed.to_dict(orient="list"), "memory": memory, "alone": alone}
-    write_json(RESULTS / "row_wise.json", {**provenance(), **numbers})
-    write_text(RESULTS / "row_wise.md", text)
-    print(text)
+    write("row_wise", report(timed, memory, alone), numbers)
 
 
 def time_rounds(folder: Path, rounds: int) -> pd.DataFrame:

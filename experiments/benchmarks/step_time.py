@@ -35,9 +35,7 @@ from torch.nn import functional
 
 from experiments.benchmarks.random_pages import pages_corpus
 from experiments.reproduce.scheduler import gramrun
-from experiments.reproduce.timing import RESULTS, apart, measure, ratio, table
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import apart, measure, ratio, table, write
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -221,11 +219,8 @@ def main() -> None:
                 )
             text, numbers[name] = report(name, corpus, arguments.threads, arguments.rounds)
             sections.append(text)
-    text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections]) + "\n"
-    write_json(RESULTS / "step_time.json", {**provenance(), "workloads": numbers})
-    write_text(RESULTS / "step_time.md", text)
-    print(text)
-    print(f"wrote {RESULTS}/step_time.md")
+    text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections])
+    write("step_time", text, {"workloads": numbers})
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ import torch
 from torch import Tensor
 
 from experiments.reproduce.scheduler import gramrun
-from experiments.reproduce.timing import RESULTS, apart
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import apart, write
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -174,11 +172,8 @@ def main() -> None:
     threads = torch.get_num_threads()
     names = list(dict.fromkeys([REFERENCE, *arguments.methods]))  # the ratios are to it
     found: dict[str, list[Curve]] = apart(curves, CORPUS, arguments.seeds, threads, names)
-    text = report(found, arguments.levels, threads)
     numbers: dict[str, Any] = {"threads": threads, "seeds": arguments.seeds, "curves": found}
-    write_json(RESULTS / "time_to_quality.json", {**provenance(), **numbers})
-    write_text(RESULTS / "time_to_quality.md", text)
-    print(text)
+    write("time_to_quality", report(found, arguments.levels, threads), numbers)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ from gramrun.base.capacity import available_disk, size_text, time_text
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.shards import MANIFEST, read_manifest
 
-# Seconds on one thread: bare products and the rest of a step of results/reference/bench/step_time.json,
-# ranking of evaluation_speed.json at k = 64.
+# Seconds on one thread: bare products and the rest of a step of results/reference/bench/step_time.md,
+# ranking of evaluation_speed.md at k = 64.
 RATE, NUMBER, CELL = 9.6e10, 2.5e-9, 4e-9
-SLOWER = {"sagram": 1.2, "control-variate": 1.4}  # than sampling, by estimator_cost.json
+SLOWER = {"sagram": 1.2, "control-variate": 1.4}  # than sampling, by estimator_cost.md
 PROCESS = 6e8  # bytes of Python, PyTorch and compiled code
 HEADER = 128  # bytes of a .npy file before its numbers
 ITEM = 100  # bytes of an item's weights and places

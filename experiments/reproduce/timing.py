@@ -17,6 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.report.runs import environment
+from gramrun.base.files import write_json, write_text
+from gramrun.base.provenance import provenance
+
 STEPS = 40  # steps of one contender in one round, or fewer where they take longer than this:
 LONGEST = 2.0  # seconds
 RESULTS = Path("results") / "bench"
@@ -72,6 +76,15 @@ def ratio(frame: pd.DataFrame, name: str, reference: str) -> str:
     """Median, minimum and maximum of the ratios within rounds."""
     ratios = (frame[name] / frame[reference]).tolist()
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def write(name: str, text: str, numbers: Mapping[str, Any]) -> None:
+    """Write and print a benchmark's tables, with commit, versions and machine; and its numbers as JSON."""
+    made = provenance()
+    told = f"{text.rstrip()}\n\nCode: commit `{made['git_commit']}`; {environment(made)}.\n"
+    write_json(RESULTS / f"{name}.json", {**made, **numbers})
+    write_text(RESULTS / f"{name}.md", told)
+    print(f"{told}wrote {RESULTS}/{name}.md")
 
 
 def apart(function: Callable[..., Any], *arguments: object) -> Any:
