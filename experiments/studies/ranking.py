@@ -6,13 +6,13 @@
     python -m experiments.studies.ranking defaults --dataset movielens-100k
 
 A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
-them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``free-vectors``
-is this project's objective, solved (`experiments.studies.conjugate_gradients`). ``towers`` have features, and
-on wikis one table of pages for both sides; ``fit`` is `gramrun.fit` on the pairs alone; both are linear.
-``hidden-towers`` and ``hidden-fit`` have the form of the paper's (`HIDDEN`). The chosen points are in
-ranking.yaml, beside fit's defaults, which no search chose for one corpus. Every try is a line in
+them in ranges a third as wide, a quarter around the best of all in ranges a ninth as wide. ``towers`` have
+features, and on wikis one table of pages for both sides; ``fit`` is `gramrun.fit` on the pairs alone; both
+are linear. ``hidden-towers`` and ``hidden-fit`` have the form of the paper's (`HIDDEN`). The chosen points
+are in ranking.yaml, beside fit's defaults, which no search chose for one corpus. Every try is a line in
 results/ranking/search, every final run one in results/ranking/runs-DATASET.csv. ``defaults`` tries again what
-fit's defaults were chosen from (`TRIED`), on one corpus's tuning split.
+fit's defaults were chosen from (`TRIED`), on one corpus's tuning split. The published free vectors are this
+project's objective, solved; docs/ranking.md says by what.
 
 The published searches of linear towers on MovieLens and enwik8, and those called ``-first``, had ν = 1 and an
 L2 of at most 0.3. Those called ``-wide`` have today's ranges and chose nothing.
@@ -36,8 +36,6 @@ from scipy.stats import qmc
 import gramrun
 from experiments.report.sections import interval
 from experiments.reproduce.corpora import DATASETS, prepare
-from experiments.studies import conjugate_gradients
-from experiments.studies.conjugate_gradients import Setting
 from gramrun.base.files import write_text
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
@@ -61,7 +59,6 @@ SETTINGS = (  # columns of `TRIED`
     "optimizer", "start", "gravity", "gamma_left", "l2", "learning_rate", "decay_from", "epochs",
     "batch_size",
 )  # fmt: skip
-OBJECTIVE = ("gravity", "gamma_left", "gamma_right", "l2", "l2_exponent")
 
 TRAINED = {
     "train.gravity": (LOG, 5, 300),
@@ -76,13 +73,6 @@ RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
         "regularization": (LOG, 1, 300),
         "confidence": (LOG, 1.1, 40),
         "sweeps": (LOG, 5, 30),
-    },
-    "free-vectors": {
-        "gravity": (LOG, 5, 300),
-        "gamma_left": (LINEAR, -0.3, 1),
-        "gamma_right": (LINEAR, -0.3, 0.5),
-        "l2": (LOG, 0.003, 1),
-        "l2_exponent": (LINEAR, 0, 1),
     },
     "ease": {"l2": (LOG, 3, 3000)},
     "towers": TRAINED,
@@ -155,9 +145,6 @@ def _fit(
     base = method.removeprefix("hidden-")
     if base != method:
         point = {**HIDDEN, "train.dense_learning_rate": DENSE * point["train.learning_rate"], **point}
-    if base == "free-vectors":
-        u, v = conjugate_gradients.fit(corpus, Setting(**point), embedding_dim=width, seed=seed)
-        return torch.from_numpy(u), torch.from_numpy(v)
     if base == "fit":
         pairs = csr_array(
             (np.ones(len(corpus.train)), (corpus.train.left, corpus.train.right)),
@@ -276,7 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What ranks best.")
     parser.add_argument("part", choices=("search", "final", "report", "defaults"))
     parser.add_argument("--dataset", default="movielens-1m")
-    parser.add_argument("--method", nargs="+", default=["implicit-als", "free-vectors"])
+    parser.add_argument("--method", nargs="+", default=["implicit-als"])
     parser.add_argument("--width", nargs="+", type=int, default=[35, 64, 128])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--tries", type=int, default=TRIES)
