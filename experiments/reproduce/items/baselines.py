@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from experiments.report.points_figure import points_figure
-from experiments.report.sections import Section, Seeds, Table, spread, write_figure
+from experiments.report.sections import Section, Seeds, Table, spread
 from experiments.report.verdicts import between_corpora
 from experiments.reproduce import rankings
 from experiments.reproduce.items import estimator_comparison
@@ -60,21 +59,15 @@ def tasks(plan: Plan) -> list[Task]:
 
 
 def section(plan: Plan) -> Section:
-    """A table for each data set, and one figure."""
-    tables, points = [], []
+    """A table for each data set."""
+    tables = []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan, dataset))
         measured |= rankings.measured(dataset, frame)
-        towers = best_two_tower(plan, dataset)
-        whole = pd.concat([frame, towers], ignore_index=True)
+        whole = pd.concat([frame, best_two_tower(plan, dataset)], ignore_index=True)
         tables.append(Table(dataset, _caption(plan, dataset), table(whole)))
-        series = np.where(whole["label"].isin(set(towers["label"])), "two towers", "baseline")
-        shown = whole[["label"]].assign(panel=dataset, series=series, value=whole["validation"])
-        points.append(shown)
     missing = rankings.missing_packages(QUICK)
-    figure = points_figure(pd.concat(points, ignore_index=True), "validation MAP@10 (0 to 1)")
-    caption = f"Validation MAP@10 of baselines and of the best two towers; {len(plan.seeds)} seeds."
     return Section(
         plan.item,
         "Baselines",
@@ -83,9 +76,8 @@ def section(plan: Plan) -> Section:
         if missing
         else "Baselines and the best two towers, by one evaluation.",
         tuple(tables),
-        (write_figure(plan.folder, figure, "baselines", caption),),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        measured=measured,
+        runs=tuple(task.output for task in tasks(plan)),
     )
 
 

@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.report.points_figure import points_figure
-from experiments.report.sections import Section, Table, write_figure
+from experiments.report.sections import Section, Table
 from experiments.reproduce.jobs import Script
 from experiments.reproduce.plans import RUNS, Plan, slug
 from gramrun.base.files import write_text
@@ -138,13 +137,9 @@ def _script(plan: Plan, setting: Setting) -> Script:
 
 
 def section(plan: Plan) -> Section:
-    """A table for each objective, and when each estimator arrives."""
+    """A row for each objective and estimator."""
     frame = pd.concat([pd.read_csv(script.output) for script in tasks(plan)], ignore_index=True)
     limit = float(plan.options["epochs"])
-    points = frame[["setting", "estimator"]].set_axis(["panel", "label"], axis=1)
-    points = points.assign(series="runs", value=frame["epoch"].fillna(np.inf))
-    figure = points_figure(points, f"epochs until F is within {REACHED:.0%} of F*", limit=limit)
-    arrives = f"When each run arrives; hollow: not within {limit:g} epochs."
     options, sizes = plan.options, " × ".join(map(str, SIZES.values()))
     caption = (
         f"Linear towers over ids, {sizes} items, k = {EMBEDDING_DIM}, η = {options['learning_rate']:g}, "
@@ -158,8 +153,9 @@ def section(plan: Plan) -> Section:
         "",
         f"{int((frame['excess'] < REACHED).sum())} of {len(frame)} runs end within {REACHED:.0%} of F*.",
         (Table("excess", caption, table(frame)),),
-        (write_figure(plan.folder, figure, "epochs", arrives),),
-        {f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run},
+        measured={
+            f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run
+        },
     )
 
 

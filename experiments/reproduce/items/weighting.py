@@ -13,15 +13,14 @@ from itertools import combinations
 
 import pandas as pd
 
-from experiments.report.points_figure import points_figure
-from experiments.report.sections import Section, Seeds, Table, spread, with_interval, write_figure
+from experiments.report.sections import Section, Seeds, Table, spread, with_interval
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
 
 Gamma = tuple[float, float]
-EXACT, TRAINED = "exact ALS", "trained towers"
+EXACT = "exact ALS"
 
 
 def label(gamma: Gamma) -> str:
@@ -70,8 +69,8 @@ def tasks(plan: Plan) -> list[Task]:
 
 
 def section(plan: Plan) -> Section:
-    """Tables for each data set, and one figure."""
-    tables, points = [], []
+    """Tables for each data set."""
+    tables = []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         trained, exact = methods(plan, dataset)
@@ -89,26 +88,17 @@ def section(plan: Plan) -> Section:
                 effects(found),
             )
         )
-        for series, rows in ((TRAINED, frame), (EXACT, solved)):
+        for rows in (frame, solved):
             if not rows.empty:
                 measured |= rankings.measured(dataset, rows.drop(columns="curve", errors="ignore"))
-                names = rows["label"].str.removeprefix(f"{EXACT} ")
-                points.append(
-                    pd.DataFrame(
-                        {"panel": dataset, "series": series, "label": names, "value": rows["validation"]}
-                    )
-                )
-    figure = points_figure(pd.concat(points, ignore_index=True), "validation MAP@10 (0 to 1)")
-    drawn = f"Validation MAP@10 by γ of the left and the right side; {len(plan.seeds)} seeds."
     return Section(
         plan.item,
         "Gravity over pairs or over items",
         "",
         "γ = 1 weighs an item by its pairs, γ = 0 all items alike.",
         tuple(tables),
-        (write_figure(plan.folder, figure, "weighting", drawn),),
-        measured,
-        tuple(task.output for task in tasks(plan)),
+        measured=measured,
+        runs=tuple(task.output for task in tasks(plan)),
     )
 
 
