@@ -18,8 +18,8 @@ _PACKAGE = Path(__file__).parents[1]
 _ALIKE = {
     "movielens": "movielens-1m",
     "wikipedia": "wikipedia-simple",
-    "fr": "wikipedia-fr",
-    "en": "wikipedia-en",
+    "fr": "wikipedia-simple",
+    "en": "wikipedia-simple",
 }
 
 
@@ -62,7 +62,13 @@ def config_for(corpus: str) -> str:
         corpus: its name in `gramrun prepare`.
     """
     alike = _ALIKE.get(corpus.partition("-")[0], "movielens-100k")
-    names = [f"{folder}/{config}" for folder in (corpus, alike) for config in ("recommended", "sogram")]
+    names = [
+        f"{corpus}/recommended",
+        f"{corpus}/sogram",
+        f"{alike}/recommended",
+        f"{corpus}/paper-sogram",  # of a large wiki, which is ranked by a part of its pages
+        f"{alike}/sogram",
+    ]
     return next(name for name in names if name in shipped_configs())
 
 
