@@ -92,6 +92,22 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """The pairs in ascending order of their left items.
+
+    Attributes:
+        neighbours: int32, shape (n,). Right items.
+        target: s, float64, shape (n,).
+        counts, starts: int64, shape (left items,). The pairs of each left item, and the first's place.
+    """
+
+    neighbours: Tensor
+    target: Tensor
+    counts: Tensor
+    starts: Tensor
+
+
+@dataclass(frozen=True)
 class Sweep:
     """The state after a sweep.
 
@@ -141,20 +157,33 @@ def objective(problem: Problem, left_embeddings: Tensor, right_embeddings: Tenso
     return float(loss / len(problem.target) + problem.gravity * gravity)
 
 
-def best_left(problem: Problem, right_embeddings: Tensor) -> Tensor:
-    """The U that minimises F at fixed V: float64, shape (left items, k).
+def by_left(problem: Problem) -> Pairs:
+    """The pairs as `best_left` and `improved_left` take them; of the transposed problem, by right items."""
+    order = torch.argsort(problem.pair_left, stable=True)
+    counts = torch.bincount(problem.pair_left, minlength=len(problem.left_weights))
+    return Pairs(problem.pair_right[order].int(), problem.target[order], counts, counts.cumsum(0) - counts)
+
+
+def best_left(problem: Problem, pairs: Pairs, v: Tensor) -> Tensor:
+    """The U that minimises F at fixed V: float64, shape (left items, k); V that of the transposed problem.
 
     Args:
         problem: pairs, weights, λ and prior.
-        right_embeddings: v, float64, shape (right items, k).
+        pairs: `by_left` of the problem.
+        v: float64, shape (right items, k).
 
     Raises:
         RunError: when λ G_v is not finite.
     """
-    return _solved(problem, _by_left(problem), right_embeddings)
+    gramian = _scaled_gramian(problem, v)
+    u = v.new_zeros(len(pairs.counts), v.shape[1])
+    for items, rows, sides in _systems(problem, pairs, v, least=v.shape[1]):
+        matrices = rows.mT @ rows + _pull(problem, items)[:, :, None] * gramian
+        u[items] = _solve(matrices, sides)
+    return u
 
 
-def improved_left(problem: Problem, right_embeddings: Tensor, left_embeddings: Tensor, steps: int) -> Tensor:
+def improved_left(problem: Problem, pairs: Pairs, v: Tensor, u: Tensor, steps: int) -> Tensor:
     """Some steps from U towards `best_left` by the conjugate gradient method: float64, shape (left items, k).
 
     With L Lᵀ = λ G_v (Cholesky), ũ_x = Lᵀ u_x and ṽ_y = L⁻¹ v_y, the system of x becomes
@@ -167,19 +196,25 @@ def improved_left(problem: Problem, right_embeddings: Tensor, left_embeddings: T
 
     Args:
         problem: pairs, weights, prior and λ > 0.
-        right_embeddings: v, float64, shape (right items, k), of full rank.
-        left_embeddings: the U to start from, float64, shape (left items, k).
+        pairs: `by_left` of the problem.
+        v: float64, shape (right items, k), of full rank.
+        u: the U to start from, float64, shape (left items, k).
         steps: of the method, from 1.
 
     Raises:
         RunError: when λ G_v is not finite or not of full rank.
     """
-    return _improved(problem, _by_left(problem), right_embeddings, left_embeddings, steps)
-
-
-def best_right(problem: Problem, left_embeddings: Tensor) -> Tensor:
-    """The V that minimises F at fixed U: float64, shape (right items, k)."""
-    return best_left(problem.transposed(), left_embeddings)
+    factor, failed = torch.linalg.cholesky_ex(_scaled_gramian(problem, v))
+    if failed:
+        raise RunError("λ G_v has no full rank; solve by Cholesky (baseline.conjugate_gradient_steps: 0)")
+    white = torch.linalg.solve_triangular(factor, v.T, upper=False).T.float().contiguous()
+    start = (u @ factor).float()
+    solutions = torch.zeros_like(start)
+    for items, rows, sides in _systems(problem, pairs, white, least=1):
+        weights = _pull(problem, items).float()
+        solutions[items] = _conjugate_gradients(rows, weights, sides, start[items], steps)
+    improved: Tensor = torch.linalg.solve_triangular(factor, solutions.double(), upper=False, left=False)
+    return improved
 
 
 def fit(
@@ -202,7 +237,7 @@ def fit(
         sweeps: the maximal number of sweeps.
         tolerance: stop when a sweep lowers F by at most this fraction.
         seed: of the random start.
-        steps: of `improved_left` on each side in a sweep; 0 takes `best_left` and `best_right`.
+        steps: of `improved_left` on each side in a sweep; 0 takes `best_left`.
         after: go on after this sweep of the same fit; the rest has the same bits on as many threads.
 
     Raises:
@@ -210,15 +245,15 @@ def fit(
     """
     sweep = after or _start(problem, embedding_dim, seed)
     mirrored = problem.transposed()
-    by_left, by_right = _by_left(problem), _by_left(mirrored)
+    lefts, rights = by_left(problem), by_left(mirrored)
     while sweep.number < sweeps and not _converged(sweep, tolerance):
         left, right = sweep.left, sweep.right
         if steps:
-            left = _improved(problem, by_left, right, left, steps)
-            right = _improved(mirrored, by_right, left, right, steps)
+            left = improved_left(problem, lefts, right, left, steps)
+            right = improved_left(mirrored, rights, left, right, steps)
         else:
-            left = _solved(problem, by_left, right)
-            right = _solved(mirrored, by_right, left)
+            left = best_left(problem, lefts, right)
+            right = best_left(mirrored, rights, left)
         value = objective(problem, left, right)
         if not math.isfinite(value):
             raise RunError(f"sweep {sweep.number + 1}: the objective is {value}; lower the gravity's weight")
@@ -237,51 +272,6 @@ def _converged(sweep: Sweep, tolerance: float) -> bool:
     return sweep.number > 1 and sweep.before - sweep.objective <= tolerance * sweep.before
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """The pairs in ascending order of their left items.
-
-    Attributes:
-        neighbours: int32, shape (n,). Right items.
-        target: s, float64, shape (n,).
-        counts, starts: int64, shape (left items,). The pairs of each left item, and the first's place.
-    """
-
-    neighbours: Tensor
-    target: Tensor
-    counts: Tensor
-    starts: Tensor
-
-
-def _by_left(problem: Problem) -> _Pairs:
-    order = torch.argsort(problem.pair_left, stable=True)
-    counts = torch.bincount(problem.pair_left, minlength=len(problem.left_weights))
-    return _Pairs(problem.pair_right[order].int(), problem.target[order], counts, counts.cumsum(0) - counts)
-
-
-def _solved(problem: Problem, pairs: _Pairs, v: Tensor) -> Tensor:
-    gramian = _scaled_gramian(problem, v)
-    u = v.new_zeros(len(pairs.counts), v.shape[1])
-    for items, rows, sides in _systems(problem, pairs, v, least=v.shape[1]):
-        matrices = rows.mT @ rows + _pull(problem, items)[:, :, None] * gramian
-        u[items] = _solve(matrices, sides)
-    return u
-
-
-def _improved(problem: Problem, pairs: _Pairs, v: Tensor, u: Tensor, steps: int) -> Tensor:
-    factor, failed = torch.linalg.cholesky_ex(_scaled_gramian(problem, v))
-    if failed:
-        raise RunError("λ G_v has no full rank; solve by Cholesky (baseline.conjugate_gradient_steps: 0)")
-    white = torch.linalg.solve_triangular(factor, v.T, upper=False).T.float().contiguous()
-    start = (u @ factor).float()
-    solutions = torch.zeros_like(start)
-    for items, rows, sides in _systems(problem, pairs, white, least=1):
-        weights = _pull(problem, items).float()
-        solutions[items] = _conjugate_gradients(rows, weights, sides, start[items], steps)
-    improved: Tensor = torch.linalg.solve_triangular(factor, solutions.double(), upper=False, left=False)
-    return improved
-
-
 def _scaled_gramian(problem: Problem, v: Tensor) -> Tensor:
     """λ G_v."""
     gramian = problem.gravity * _moment(problem.right_weights, v, v)
@@ -296,7 +286,7 @@ def _pull(problem: Problem, items: Tensor) -> Tensor:
 
 
 def _systems(
-    problem: Problem, pairs: _Pairs, v: Tensor, least: int
+    problem: Problem, pairs: Pairs, v: Tensor, least: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The left items' systems in chunks: items (c,), neighbours' v (c, length, k), n times right-hand sides.
 

@@ -59,6 +59,10 @@ def complete_problem(gravity, prior=None):
     return scores, Problem(left.flatten(), right.flatten(), scores.flatten(), *weights, gravity, prior)
 
 
+def best_left(problem, v):
+    return exact_als.best_left(problem, exact_als.by_left(problem), v)
+
+
 def test_frequency_weights_by_hand():
     frequency = torch.tensor([4, 0, 1, 9], dtype=torch.int32)
     assert exact_als.frequency_weights(frequency, 1.0).tolist() == [4 / 14, 0, 1 / 14, 9 / 14]
@@ -83,8 +87,8 @@ def test_each_half_sweep_has_zero_gradient(case, chunk, monkeypatch):
     problem = random_problem(*CASES[case])
     left, right = random_embeddings()
     for side in ("left", "right"):
-        u = exact_als.best_left(problem, right) if side == "left" else left
-        v = exact_als.best_right(problem, left) if side == "right" else right
+        u = best_left(problem, right) if side == "left" else left
+        v = best_left(problem.transposed(), left) if side == "right" else right
         free = (u if side == "left" else v).requires_grad_()
         (gradient,) = torch.autograd.grad(all_pairs_objective(problem, u, v), free)
         assert gradient.abs().max() < 1e-12
@@ -97,8 +101,9 @@ def test_conjugate_gradients_reach_each_half_sweep_in_k_steps(case, chunk, monke
     monkeypatch.setattr(exact_als, "_CHUNK", chunk)
     problem = random_problem(*CASES[case])
     left, right = random_embeddings()
-    best = exact_als.best_left(problem, right)
-    far, near = (exact_als.improved_left(problem, right, left, steps) for steps in (1, K + 1))
+    best = best_left(problem, right)
+    pairs = exact_als.by_left(problem)
+    far, near = (exact_als.improved_left(problem, pairs, right, left, steps) for steps in (1, K + 1))
     torch.testing.assert_close(near, best, atol=1e-5, rtol=1e-5)
     assert (far - best).abs().max() > 0.01, "one step does not suffice, so the others matter"
     worse, better, least = (exact_als.objective(problem, u, right) for u in (left, far, best))
@@ -108,7 +113,7 @@ def test_conjugate_gradients_reach_each_half_sweep_in_k_steps(case, chunk, monke
 def test_conjugate_gradients_need_gravity_of_full_rank():
     problem = random_problem(*CASES["no gravity"])
     with pytest.raises(RunError, match="no full rank; solve by Cholesky"):
-        exact_als.improved_left(problem, *reversed(random_embeddings()), steps=3)
+        exact_als.improved_left(problem, exact_als.by_left(problem), *reversed(random_embeddings()), steps=3)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -129,7 +134,7 @@ def test_singular_systems_get_the_solution_of_least_norm():
     """Without gravity, a left item with fewer pairs than k has many solutions; numpy's lstsq is the twin."""
     problem = random_problem(0.0, 0.0, False)
     _, right = random_embeddings(width=6)
-    u = exact_als.best_left(problem, right)
+    u = best_left(problem, right)
     for item in range(LEFT - 1):
         rows = problem.pair_left == item
         expected = np.linalg.lstsq(
@@ -191,4 +196,4 @@ def test_fit_ends_at_its_tolerance_and_follows_its_seed():
 def test_numbers_beyond_float64_are_one_line():
     problem = replace(random_problem(0.0, 1.0, False), gravity=1e308)
     with pytest.raises(RunError, match="lower the gravity's weight"):
-        exact_als.best_left(problem, 1e3 * random_embeddings()[1])
+        best_left(problem, 1e3 * random_embeddings()[1])
