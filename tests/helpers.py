@@ -15,6 +15,7 @@ import torch
 from gramrun import runs
 from gramrun.config import RunConfig
 from gramrun.data.corpus import Corpus, Side, SplitCorpus, bags, one_hot
+from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import Run
 from gramrun.training.loop import fit
@@ -133,6 +134,10 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(part, f"{name}.{key}")
     elif "second" not in name:
         yield name, value
+
+
+def save_prior(prior: LowRankPrior, path: Path) -> None:
+    np.savez(path, left=prior.left.numpy(), right=prior.right.numpy())
 
 
 def pids_by_rank(process) -> dict[int, int]:

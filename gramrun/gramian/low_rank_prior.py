@@ -1,4 +1,4 @@
-"""Low-rank priors P = Q Rᵀ for the gravity term (paper, Appendix C): make, save and load Q and R.
+"""Low-rank priors P = Q Rᵀ for the gravity term (paper, Appendix C): make and load Q and R.
 
     g^P(θ) = sum_x sum_y w_x w_y (⟨u_x, v_y⟩ − p_xy)²,    p_xy = ⟨q_x, r_y⟩
 
@@ -18,7 +18,6 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
 from gramrun.base.errors import InputError, RunError
-from gramrun.base.files import new_file
 
 _LAYOUT = "a prior is an .npz with float arrays left (left items, rank) and right (right items, rank)"
 
@@ -124,16 +123,6 @@ def _truncated_svd(matrix: csr_array, rank: int, seed: int) -> tuple[np.ndarray,
     u, sigma, wt = np.linalg.svd(tall @ vectors, full_matrices=False)
     v = vectors @ wt.T
     return (u, sigma, v) if tall is matrix else (v, sigma, u)
-
-
-def save_prior(prior: LowRankPrior, path: Path) -> None:
-    """Write a prior for `load_prior`, atomically.
-
-    Raises:
-        RunError: when the file cannot be written.
-    """
-    with new_file(path) as temporary, temporary.open("wb") as file:  # given a name, numpy may append .npz
-        np.savez(file, left=prior.left.numpy(), right=prior.right.numpy())
 
 
 def load_prior(path: Path, left_items: int, right_items: int) -> LowRankPrior:

@@ -8,13 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from helpers import save_prior
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import linalg
 
 from gramrun.base.errors import InputError, RunError
 from gramrun.gramian import low_rank_prior
-from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, save_prior, svd_prior
+from gramrun.gramian.low_rank_prior import LowRankPrior, load_prior, popularity_prior, svd_prior
 
 
 def dense(prior):

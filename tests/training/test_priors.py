@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers import save_prior
 
 from gramrun import runs
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.config import PriorSection
-from gramrun.gramian.low_rank_prior import LowRankPrior, save_prior
+from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.model.build import embed_all
 from gramrun.training.objective import make_prior
 from gramrun.training.trainer import Trainer
