@@ -207,6 +207,14 @@ def record(file: Path, row: Mapping[str, Any]) -> None:
     write_text(file, pd.concat([known, pd.DataFrame([row])]).to_csv(index=False, float_format="%.6g"))
 
 
+def recorded(file: Path, key: Mapping[str, Any]) -> bool:
+    """Whether a table has a row with these values."""
+    if not file.exists():
+        return False
+    known = pd.read_csv(file)
+    return bool((known[list(key)] == list(key.values())).all(axis=1).any())
+
+
 def finals(dataset: str) -> dict[str, tuple[str, Point | dict[str, Any]]]:
     """The methods that are compared on the real split of a data set: label to method and point."""
     chosen = yaml.safe_load(CHOSEN.read_text(encoding="utf-8"))[dataset]
@@ -222,8 +230,7 @@ def final(dataset: str, labels: Sequence[str], widths: Sequence[int], seeds: Seq
             for label in labels:
                 method, point = finals(dataset)[label]
                 key = {"method": label, "width": width, "seed": seed}
-                known = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=list(key))
-                if not (known[list(key)] == list(key.values())).all(axis=1).any():
+                if not recorded(file, key):
                     record(file, key | score(method, corpus, point, width, seed))
 
 

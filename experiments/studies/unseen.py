@@ -15,11 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-import pandas as pd
 import torch
 
 from experiments.reproduce.corpora import DATASETS, Dataset, prepare
-from experiments.studies.ranking import record
+from experiments.studies.ranking import record, recorded
 from gramrun.config import BaselineSection, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -72,8 +71,7 @@ def embed(name: str, side: str, method: str, corpus: SplitCorpus, seed: int) -> 
 def measure(name: str, side: str, method: str, seed: int) -> None:
     """Fit one method and add its lines, unless they are there."""
     key = {"corpus": name, "new": f"{side} items", "method": method, "seed": seed}
-    known = pd.read_csv(RUNS) if RUNS.exists() else pd.DataFrame(columns=list(key))
-    if (known[list(key)] == list(key.values())).all(axis=1).any():
+    if recorded(RUNS, key):
         return
     prepare(held_out(name, side))
     corpus = open_corpus(held_out(name, side).path)
