@@ -193,7 +193,7 @@ class LogSection(Section):
         0,
         ge=0,
         description="at each evaluation measure the error of both Gramian estimates against as many drawn "
-        "members, or against all items where there are no more; 0: not",
+        "members, or against all items where there are no more; 0: off",
     )
 
 

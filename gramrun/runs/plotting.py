@@ -131,7 +131,7 @@ def gram_error_figure(frame: pd.DataFrame) -> Figure:
     return _error_figure(frame.assign(label=label))
 
 
-def trade_off_figure(frame: pd.DataFrame, estimator: str = "sogram") -> Figure:
+def trade_off_figure(frame: pd.DataFrame, estimator: str) -> Figure:
     r"""Error of one estimator for several Gramian learning rates: one line for each :math:`\alpha`.
 
     A small :math:`\alpha` averages over many batches (low variance) but lags behind the trajectory and

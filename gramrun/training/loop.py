@@ -53,7 +53,7 @@ def resolve(
 
 
 def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
-    """Whether a run goes on: with --resume; under ``torchrun --max-restarts`` from the second start on.
+    """Whether to resume: with --resume, or under ``torchrun --max-restarts`` from the second start on.
 
     Args:
         path: the run directory.

@@ -77,7 +77,7 @@ SEVERAL_ALPHAS = {"sogram/a": 0.1, "sogram/b": 0.001, "sogram/c": 0.01, "samplin
 FIGURES = {
     "map": lambda: plotting.map_figure(map_frame(), baselines={"popularity": 0.05}),
     "gram-error": lambda: plotting.gram_error_figure(error_frame(seeds=2)),
-    "trade-off": lambda: plotting.trade_off_figure(error_frame(SEVERAL_ALPHAS)),
+    "trade-off": lambda: plotting.trade_off_figure(error_frame(SEVERAL_ALPHAS), "sogram"),
     "theory": lambda: plotting.theory_figure(theory_frame(seeds=2, reference_error=0.001)),
     "inner-products": lambda: plotting.inner_products_figure(inner_products_frame()),
     "gravity": lambda: plotting.gravity_figure(gravity_frame(), {"popularity": 0.05}),
