@@ -2,8 +2,8 @@
 
 `trade_off` (Figure 3) reads the same trajectories with the functions of this module.
 
-Options: ``steps``; ``settings`` (``--set`` settings of another training than the config's) with ``part``
-(what its tables and figures are called; claims are judged on the config's own trajectories).
+Options: ``steps``; ``settings`` (``--set`` settings of another training than the config's); ``part`` (what
+the tables and figures of a second training are called; claims are judged on the first).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def section(plan: Plan) -> Section:
         paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
-        name, training = plan.named(dataset), f" ({own})" if part else ""
+        name, training = plan.named(dataset), f" ({own})" if own else ""
         figures_of = {"gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}."}
         if not part:
             figures_of["theory"] = "measured errors beside Proposition 5's bounds."
