@@ -93,7 +93,6 @@ def reproduce(
         print(f"left out: {name}: {reason}", file=sys.stderr, flush=True)
     if part or (finished and missing):
         results = results.with_name(f"{results.name}-part")  # not over the whole profile's report
-    print("drawing and writing", flush=True)
     with locked(results, wait_seconds=_SECONDS_FOR_A_REPORT):
         sections = write_sections([replace(plan, results=results) for plan in plans], results)
         if not finished:  # after the sections, which evaluate the runs
@@ -229,7 +228,8 @@ def write_sections(plans: Sequence[Plan], results: Path) -> list[Section]:
     for module in pkgutil.iter_modules(items.__path__):
         shutil.rmtree(results / module.name, ignore_errors=True)
     sections: dict[str, Section] = {}
-    for plan in plans:
+    for number, plan in enumerate(plans, start=1):
+        print(f"drawing {plan.item} ({number} of {len(plans)})", flush=True)
         plan.folder.mkdir(parents=True, exist_ok=True)
         section = item_of(plan).section(plan)
         write_tables(plan.folder, section.tables)

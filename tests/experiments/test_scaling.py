@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.report import keys
 from experiments.reproduce import planted_clusters, scaling_losses
 from experiments.reproduce.items import scaling
-from experiments.reproduce.plans import load_profile
+from experiments.reproduce.plans import Plan, load_profile
 from experiments.reproduce.planted_clusters import Planted, draw_links, make_corpus, plant
 from gramrun.config import EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
@@ -156,3 +157,38 @@ def test_every_run_of_a_profile_is_another_one_and_has_a_valid_config(profile):
     assert len({task.output for task in asked}) == len(asked)
     configs = {load_config(RunConfig, CONFIGS / task.config.name, task.overrides) for task in asked}
     assert len(configs) == len(asked)
+
+
+def test_earlier_runs_are_reported_without_training(tmp_path, monkeypatch):
+    """Sampling loses 10 % of the reference at B = 4, SOGram nothing: its lift is 1 / 0.9 − 1."""
+    monkeypatch.chdir(tmp_path)
+    columns = [
+        "items",
+        "epochs",
+        "dim",
+        "estimator",
+        "batch",
+        "seed",
+        "map@10",
+        "optimum",
+        "error",
+        "rank",
+        "steps",
+    ]
+    rows = [
+        (10_000, 10, 16, estimator, batch, seed, score * (1 + seed / 100), 0.2, 0.1, 15.0, 100)
+        for seed in range(3)
+        for estimator, batch, score in (
+            ("reference", 0, 0.1),
+            ("sampling", 4, 0.09),
+            ("SOGram α=0.1", 4, 0.1),
+        )
+    ]
+    pd.DataFrame(rows, columns=columns).assign(candidates=1.0).to_csv("runs.csv", index=False)
+    options = {"runs": "runs.csv", "topics": 64, "tolerance": 0.01}
+    plan = Plan("scaling", (), (0, 1, 2), options, Path("results"))
+    plan.folder.mkdir(parents=True)
+    assert (scaling.tasks(plan), scaling.can_tell(plan)) == ([], True)
+    found = scaling.section(plan).measured
+    assert found[keys.planted(10_000, 10, 16, "sampling", "B=4", "loss")] == pytest.approx([0.1] * 3)
+    assert found[keys.planted(10_000, 10, 16, "B=4", "lift")] == pytest.approx([1 / 0.9 - 1] * 3)

@@ -10,6 +10,8 @@ The reference is the exact Gramian at every step or, where that takes hours, SOG
 its error (shown in a table) is negligible. λ and η are chosen once for each k: under the exact Gramian, on
 the smallest corpus, on pairs held out of its training split. A larger corpus needs more steps for the same
 epochs, so grids may set their own epochs: sizes are compared both at equal epochs and at equal steps.
+
+The option ``runs`` names a ``runs.csv`` of an earlier report, whose runs are reported without training.
 """
 
 from __future__ import annotations
@@ -168,6 +170,8 @@ def points(plan: Plan, grid: Mapping[str, Any], model: Sequence[str], seed: int)
 
 def tasks(plan: Plan) -> list[Task]:
     """The search, then wave after wave."""
+    if "runs" in plan.options:
+        return []
     asked = _searches(plan)
     if not _ended(asked):
         return asked
@@ -180,6 +184,8 @@ def tasks(plan: Plan) -> list[Task]:
 
 def make_ready(plan: Plan) -> None:
     """Prepare the corpora of the next runs; of ended waves, measure Gramians and drop checkpoints."""
+    if "runs" in plan.options:
+        return
     smallest = min(grid["items"] for grid in plan.options["grids"])
     planted_clusters.prepare(planted(plan, smallest), data(smallest, tuning=True), tuning=True)
     searches = _searches(plan)
@@ -227,6 +233,8 @@ def keep_gramians(output: Path) -> dict[str, Any]:
 
 def can_tell(plan: Plan) -> bool:
     """Whether some run and its reference are finished; the section reports the finished ones."""
+    if "runs" in plan.options:
+        return True
     found = {(p.items, p.epochs, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
     return any((*point, True) in found for *point, is_reference in found if not is_reference)
 
@@ -276,10 +284,12 @@ def _optimum(plan: Plan, items: int, settings: EvaluationSection) -> float:
 
 def section(plan: Plan) -> Section:
     """Tables and figures of the runs that are finished."""
-    frame = table_of_runs(plan)
+    earlier = plan.options.get("runs")
+    frame = pd.read_csv(earlier) if earlier else table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
-    found = "; ".join(f"k = {k}: λ = {weight:g}, η = {rate:g}" for k, (weight, rate) in chosen(plan).items())
+    best = {} if earlier else chosen(plan)
+    found = "; ".join(f"k = {k}: λ = {weight:g}, η = {rate:g}" for k, (weight, rate) in best.items())
     tables = (
         Table(
             "batch_needed",
@@ -304,7 +314,8 @@ def section(plan: Plan) -> Section:
             losses_table(compared),
         ),
     )
-    write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
+    if not earlier:
+        write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
     drawn = tuple(
         write_figure(plan.folder, scaling_figure(compared, x, tolerance), f"loss_by_{name}", caption)
         for x, name, caption in (
@@ -317,12 +328,12 @@ def section(plan: Plan) -> Section:
         "When is the lift real? Gramian noise against corpus size, B and k",
         "",
         f"Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most {Planted(2).draws} "
-        f"links a left item, B' = 1,024. Chosen under the exact Gramian on held-out training pairs of the "
-        f"smallest corpus: {found}.",
+        f"links a left item, B' = 1,024. λ and η are chosen under the exact Gramian on held-out training "
+        f"pairs of the smallest corpus{': ' * bool(found)}{found}.",
         tables,
         drawn,
         _measured(compared),
-        tuple(point.task.output for point in measured_points(plan)),
+        () if earlier else tuple(point.task.output for point in measured_points(plan)),
     )
 
 
