@@ -42,6 +42,7 @@ RESAMPLES = 2000  # of left items
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
 SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
 LAST = 0.1  # the part of training whose rise the table shows
+PLATEAU = 0.01  # a run that rises by no more of itself in that part has reached its plateau
 SETTLED = 1 / 3  # the last part of the steps before η falls, which stands for a constant η
 WORTH_PROCESSES = 5  # runs to evaluate; starting a process takes seconds
 UNSEEDED = ("popularity", "ease")  # configs of baselines that draw nothing
@@ -429,7 +430,7 @@ def table(
                 "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
                 f"{own['steps'].mean():,.0f})",
                 "effective rank": f"{own['rank_left'].mean():.0f} · {own['rank_right'].mean():.0f}",
-                "rise in the last tenth": f"{late_rise(frame, label):+.1%}",
+                "rise in the last tenth": _rise(late_rise(frame, label)),
                 "zero start left": f"{start:.0%}" if start > 0.005 else "",
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
@@ -439,6 +440,10 @@ def table(
     if optimum:
         rows.append({"method": EXACT_ALS, "validation MAP@10": spread(optimum)})
     return Table(plan.named(dataset), caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
+
+
+def _rise(rise: float) -> str:
+    return f"{rise:+.1%}" + " (no plateau)" * (rise > PLATEAU)
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:

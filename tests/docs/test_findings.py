@@ -601,6 +601,32 @@ ROWS = [
 ]
 
 
+def test_who_is_on_a_plateau():
+    short = set()
+    for file in sorted((REFERENCE / "final_map").glob("*.csv")):
+        rises = final_map(file.stem)["rise in the last tenth"]
+        if rises[[SAMPLING, rankings.judged(rises.index)]].str.contains("no plateau").any():
+            short.add(file.stem)
+        assert (
+            rises[[x for x in rises.index if x.startswith("SOGram α=0.0") and "titles" not in file.stem]]
+            .str.contains("no plateau")
+            .all()
+        )
+    assert short == {"fr-scale", "en-scale"}
+    assert "and are not at the sizes of fr and en" in WORDS
+
+
+def test_planted_topics_by_the_rules_of_the_report():
+    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
+    outcomes = {(v["claim"], v["case"]): v["outcome"] for v in found if v["dataset"] == "planted-clusters"}
+    small, large = "k = 16, B = 4", "k = 16, B = 64"
+    assert outcomes["sampling-degrades-with-corpus", small] == "PASS"
+    assert outcomes["sampling-degrades-with-corpus", large] == "NOT DECIDED"
+    assert outcomes["lift-grows-planted-at-equal-steps", small] == "PASS"
+    assert outcomes["lift-grows-planted", small] == "FAIL"
+    assert "By the rules of the report, at about equal steps, sampling's loss grows with the corpus" in WORDS
+
+
 def test_the_rates_of_each_estimator():
     tried = pd.read_csv(REFERENCE / "training" / "simple-scale-estimators.csv")
     for name, label in ((SAMPLING, SAMPLING), (SOGRAM, "SOGram, α = 0.1")):
