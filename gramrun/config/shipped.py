@@ -66,7 +66,7 @@ def config_for(corpus: str) -> str:
         f"{corpus}/recommended",
         f"{corpus}/sogram",
         f"{alike}/recommended",
-        f"{corpus}/paper-sogram",  # of a large wiki, which is ranked by a part of its pages
+        f"{corpus}/paper-sampling",  # of a large wiki, which is ranked by a part of its pages
         f"{alike}/sogram",
     ]
     return next(name for name in names if name in shipped_configs())

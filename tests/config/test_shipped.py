@@ -60,7 +60,9 @@ def test_an_unknown_name_is_one_line_with_near_names(gramrun, name, expected):
 def test_every_corpus_has_a_first_config():
     for corpus in CORPORA:
         assert config_for(corpus) in shipped_configs()
-        assert load_config(RunConfig, Path(config_for(corpus))).estimator.name == "sogram"
+        name = config_for(corpus)
+        wanted = "sampling" if "/paper-" in name else "sogram"  # of a large wiki; its SOGram ranks far lower
+        assert load_config(RunConfig, Path(name)).estimator.name == wanted
 
 
 def test_the_command_that_prepare_names_next_runs(gramrun, tmp_path):

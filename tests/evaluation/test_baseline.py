@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -187,11 +188,12 @@ def test_an_interrupted_exact_als_goes_on_with_the_same_bits(gramrun, interrupte
     assert runs.open_directory(Path("r")).manifest["seconds"] > seconds[-1]
 
 
-def test_an_exact_als_that_was_interrupted_at_its_end_sweeps_no_more(gramrun, interrupted):
+def test_an_exact_als_that_was_interrupted_at_its_end_sweeps_no_more(gramrun, interrupted, monkeypatch):
     ended = [*interrupted, "--set", "baseline.sweeps=2"]  # the same sweeps, another identity
     content = read_json(Path("r.unfinished/sweep.json"))
     content["identity"]["baseline"]["sweeps"] = 2
     write_json(Path("r.unfinished/sweep.json"), content)
+    monkeypatch.setattr(exact_als, "best_left", None)
     assert gramrun(*ended)[0] == 0
     assert [record["step"] for record in runs.open_directory(Path("r")).metrics()] == [1, 2]
 
@@ -203,15 +205,32 @@ def test_sweeps_of_another_fit_and_damaged_ones(gramrun, interrupted, caplog):
         left.write_bytes(damaged)
         code, out, err = gramrun(*interrupted)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith("gramrun: r.unfinished/left.npy: ") and "start anew with --force" in err
+        assert err.startswith("gramrun: r.unfinished/left.npy: ") and "or start anew with --force" in err
     assert gramrun(*interrupted, "--set", "baseline.seed=1")[0] == 0
     assert "r.unfinished: is of another baseline or corpus" in caplog.text
     assert not Path("r.unfinished").exists()
 
 
-def test_force_starts_anew(gramrun, interrupted):
+def test_a_replacement_goes_on_too_and_a_damaged_one_starts_anew(gramrun, interrupted, caplog):
+    """--force replaces a finished run; where the replacement is interrupted, the same command goes on."""
+    shutil.copytree("r.unfinished", "kept")
+    assert gramrun(*interrupted, "--set", "baseline.seed=1", "--set", "baseline.name=popularity")[0] == 0
+    assert Path("r.unfinished").exists(), "of a baseline that keeps nothing there"
+    assert gramrun(*interrupted)[0] == 2 and Path("r.unfinished").exists(), "r is another run"
+    assert gramrun(*interrupted, "--force")[0] == 0
+    assert caplog.messages[-1] == "r.unfinished: goes on after sweep 2"
+    Path("kept").rename("r.unfinished")
+    code, _, err = gramrun(*interrupted)
+    assert (code, "exists already" in err, Path("r.unfinished").exists()) == (2, True, False)
+    Path("r.unfinished").mkdir()
+    code, _, err = gramrun(*interrupted, "--force")
+    assert (code, "r.unfinished: is in the way" in err, Path("r.unfinished").exists()) == (2, True, True)
+
+
+def test_force_starts_anew_where_a_sweep_is_damaged(gramrun, interrupted, caplog):
     Path("r.unfinished/left.npy").unlink()
-    assert gramrun(*interrupted, "--force")[::2] == (0, "")
+    assert gramrun(*interrupted, "--force")[0] == 0
+    assert caplog.messages[-1].endswith("; starts anew")
     assert [record["step"] for record in runs.open_directory(Path("r")).metrics()] == [1, 2, 3, 4, 5]
     assert not Path("r.unfinished").exists()
 

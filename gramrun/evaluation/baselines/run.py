@@ -21,7 +21,7 @@ from tqdm import tqdm
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import ConfigError
-from gramrun.base.files import new_folder, write_json, write_text
+from gramrun.base.files import new_folder, read_json, write_json, write_text
 from gramrun.base.provenance import now
 from gramrun.config import BaselineConfig, BaselineSection, EvaluationSection
 from gramrun.config.loading import dump_config
@@ -34,7 +34,7 @@ from gramrun.evaluation.protocol import (
 )
 from gramrun.runs import directory
 
-SAVE_SECONDS = 60.0  # between saved sweeps: those of a small corpus take less than writing them
+SAVE_SECONDS = 60.0  # between saved sweeps; on a small corpus writing one takes longer than the sweep
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,16 @@ class FittedWeights:
         np.save(folder / directory.ITEM_WEIGHTS, self.weights)
 
 
-def fit_baseline(section: BaselineSection, corpus: SplitCorpus, folder: Path | None = None) -> Fitted:
+def fit_baseline(
+    section: BaselineSection, corpus: SplitCorpus, folder: Path | None = None, *, force: bool = False
+) -> Fitted:
     """Fit the baseline of `section`, one with embeddings, to the training pairs.
 
     Args:
         section: its configuration.
         corpus: the corpus.
         folder: where exact ALS keeps its last sweep, and goes on from it; None keeps nothing.
+        force: replace what is in `folder` where it is damaged.
 
     Raises:
         InputError: when a required package is not installed, or `folder` is damaged.
@@ -97,7 +100,7 @@ def fit_baseline(section: BaselineSection, corpus: SplitCorpus, folder: Path | N
     """
     started = time.perf_counter()
     if section.name == "exact-als":
-        return _fit_exact_als(section, corpus, started, folder)
+        return _fit_exact_als(section, corpus, started, folder, force)
     if section.name == "implicit-als":
         left, right = implicit_als.fit(section, corpus)
         step = section.sweeps
@@ -162,10 +165,10 @@ def exact_als_problem(section: BaselineSection, corpus: SplitCorpus) -> exact_al
 
 
 def _fit_exact_als(
-    section: BaselineSection, corpus: SplitCorpus, started: float, folder: Path | None
+    section: BaselineSection, corpus: SplitCorpus, started: float, folder: Path | None, force: bool
 ) -> Fitted:
     identity = {"baseline": section.model_dump(mode="json"), "data_hash": corpus.content_hash}
-    last, records = unfinished.restore(folder, identity) if folder else (None, [])
+    last, records = unfinished.restore(folder, identity, force=force) if folder else (None, [])
     if records:
         started -= records[-1]["seconds"]
     sweeps = exact_als.fit(
@@ -203,7 +206,7 @@ def run_baseline(
         path: the directory.
         config: its configuration.
         corpus: the corpus of ``config.data.path``.
-        force: replace a run that is there, and start anew where one was interrupted.
+        force: replace a run that is there, and a sweep of an interrupted one that cannot be used.
 
     Returns:
         One evaluation for each split, as in ``evaluation.json``.
@@ -213,17 +216,19 @@ def run_baseline(
         ConfigError: when the configuration does not fit the corpus, or memory or disk do not suffice.
         RunError: when the fit breaks down or the directory cannot be written.
     """
-    interrupted = unfinished.folder_of(path)
-    if force or (path / directory.MANIFEST).exists():  # killed after the directory was written
-        unfinished.remove(interrupted)
-    runs.check_free(path, force=force)
     section, settings = config.baseline, config.evaluation
     manifest = runs.new_manifest("baseline", config, section.seed, corpus.content_hash)
+    interrupted = unfinished.folder_of(path)
+    if (
+        section.name == "exact-als" and not force and _holds(path, manifest)
+    ):  # killed after the directory was written
+        unfinished.remove(interrupted)
+    runs.check_free(path, force=force)
     fitted: Fitted | FittedWeights
     if section.name == "ease":
         fitted = fit_ease(section, corpus, path)
     else:
-        fitted = fit_baseline(section, corpus, interrupted)
+        fitted = fit_baseline(section, corpus, interrupted, force=force)
     evaluating = time.perf_counter()
     last = {"step": fitted.records[-1]["step"], "method": section.label}
     results = []
@@ -240,5 +245,14 @@ def run_baseline(
         write_json(folder / directory.EVALUATION, {str(result["split"]): result for result in results})
         manifest["files"] = directory.checksums(folder)
         write_json(folder / directory.MANIFEST, manifest)
-    unfinished.remove(interrupted)
+    if section.name == "exact-als":
+        unfinished.remove(interrupted)
     return results
+
+
+def _holds(path: Path, manifest: dict[str, Any]) -> bool:
+    """Whether a directory has a run of the configuration and corpus of a manifest."""
+    if not (path / directory.MANIFEST).exists():
+        return False
+    known = read_json(path / directory.MANIFEST)
+    return all(known.get(key) == manifest[key] for key in ("config_hash", "data_hash"))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gramrun.base.errors import InputError
 from gramrun.base.files import (
     check_recorded,
     disk_errors,
@@ -23,12 +24,13 @@ from gramrun.base.files import (
     read_json,
     recorded,
     remove_orphans,
+    sync_files,
     write_json,
 )
 from gramrun.evaluation.baselines.exact_als import Sweep
 
 SWEEP, SIDES = "sweep.json", ("left.npy", "right.npy")
-REMEDY = "start anew with --force"
+REMEDY = "remove the folder or start anew with --force"
 
 _log = logging.getLogger(__name__)
 
@@ -59,19 +61,39 @@ def save(
         before = sweep.before if math.isfinite(sweep.before) else None  # JSON has no infinity
         content = {"identity": identity, "records": records, "before": before, "files": files}
         write_json(temporary / SWEEP, content)
+        sync_files(temporary)  # before the sweep that it replaces is removed
 
 
-def restore(folder: Path, identity: Mapping[str, Any]) -> tuple[Sweep | None, list[dict[str, Any]]]:
+def restore(
+    folder: Path, identity: Mapping[str, Any], *, force: bool
+) -> tuple[Sweep | None, list[dict[str, Any]]]:
     """The sweep that was saved and the records up to it; None and none where no such fit was interrupted.
 
+    Args:
+        folder: of `save`.
+        identity: of the fit that goes on.
+        force: start anew where the folder is damaged.
+
     Raises:
-        InputError: when the folder is damaged.
+        InputError: when the folder is damaged, or holds something else.
         RunError: when what a killed process left behind cannot be removed.
     """
     with disk_errors(folder):
         remove_orphans(folder)
     if not folder.exists():
         return None, []
+    if not (folder / SWEEP).exists():
+        raise InputError(f"{folder}: is in the way, and no folder of exact ALS; move it")
+    try:
+        return _read(folder, identity)
+    except InputError as error:
+        if not force:
+            raise
+        _log.warning("%s; starts anew", error)
+        return None, []
+
+
+def _read(folder: Path, identity: Mapping[str, Any]) -> tuple[Sweep | None, list[dict[str, Any]]]:
     content = read_json(folder / SWEEP, REMEDY)
     if content["identity"] != identity:
         _log.warning("%s: is of another baseline or corpus, and will be replaced", folder)
@@ -87,12 +109,12 @@ def restore(folder: Path, identity: Mapping[str, Any]) -> tuple[Sweep | None, li
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder, if it is there.
+    """Remove the folder, if it is there and holds a sweep.
 
     Raises:
         RunError: when it cannot be removed.
     """
     with disk_errors(folder):
         remove_orphans(folder)
-        if folder.exists():
+        if (folder / SWEEP).exists():
             shutil.rmtree(folder)
