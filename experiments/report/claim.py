@@ -64,7 +64,8 @@ class Claim:
     Attributes:
         id: its name in claims.json.
         says: the paper's words, shortened.
-        words: what is compared, such as "SOGram's error ÷ sampling's".
+        words: what is compared, such as "SOGram's error ÷ sampling's"; a ratio whose words begin with "lift"
+            is shown in per cent.
         source: where they stand.
         paper: the paper's number, in words.
         item: the item of the report that measures it.

@@ -123,7 +123,7 @@ def sampling_degrades() -> Iterator[Claim]:
     yield Claim(
         id="sampling-degrades-with-corpus",
         says="The quality of sampling estimates degrades as the corpus grows.",
-        words="sampling's loss of MAP@10 on a million items less that on 10,000",
+        words="sampling's loss of MAP@10 on a million items less that on 10,000, at equal steps",
         source="Section 2.1",
         paper="no number",
         item="scaling",
@@ -186,17 +186,17 @@ def lift_grows() -> Iterator[Claim]:
         why="the sign is the claim; confounded with language and length of training",
         untested=DUMPS,
     )
-    for name, large, small, why in (
-        ("lift-grows-planted", (100_000, 10), (10_000, 10),
+    for name, when, large, small, why in (
+        ("lift-grows-planted", "at equal epochs", (100_000, 10), (10_000, 10),
          "100K items less that on 10K, by training runs of as many epochs, and so of ten times the steps"),
-        ("lift-grows-planted-at-equal-steps", (1_000_000, 1), (10_000, 100),
+        ("lift-grows-planted-at-equal-steps", "at equal steps", (1_000_000, 1), (10_000, 100),
          "1M items less that on 10K, by training runs of about as many steps, in which an item of the "
          "smaller corpus is seen a hundred times as often"),
     ):  # fmt: skip
         left, right = (keys.planted(*corpus, "{k}", "B={B}", "lift") for corpus in (large, small))
         yield grows(
             id=name,
-            words="SOGram's lift of MAP@10 on the larger corpus less that on the smaller one",
+            words=f"SOGram's lift of MAP@10 on the larger corpus less that on the smaller one, {when}",
             paper="of Wikipedia only",
             item="scaling",
             each={"dataset": ("planted-clusters",), "k": (16, 64), "B": (4, 64)},

@@ -185,7 +185,7 @@ def test_earlier_runs_are_reported_without_training(tmp_path, monkeypatch):
         )
     ]
     pd.DataFrame(rows, columns=columns).assign(candidates=1.0).to_csv("runs.csv", index=False)
-    options = {"runs": "runs.csv", "topics": 64, "tolerance": 0.01}
+    options = {"runs": "runs.csv", "chosen": {16: [30, 0.1]}, "topics": 64, "tolerance": 0.01}
     plan = Plan("scaling", (), (0, 1, 2), options, Path("results"))
     plan.folder.mkdir(parents=True)
     assert (scaling.tasks(plan), scaling.can_tell(plan)) == ([], True)

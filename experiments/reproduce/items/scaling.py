@@ -11,7 +11,8 @@ its error (shown in a table) is negligible. λ and η are chosen once for each k
 the smallest corpus, on pairs held out of its training split. A larger corpus needs more steps for the same
 epochs, so grids may set their own epochs: sizes are compared both at equal epochs and at equal steps.
 
-The option ``runs`` names a ``runs.csv`` of an earlier report, whose runs are reported without training.
+The option ``runs`` names a ``runs.csv`` of an earlier report, whose runs are reported without training; the
+option ``chosen`` then has λ and η by k.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ def section(plan: Plan) -> Section:
     frame = pd.read_csv(earlier) if earlier else table_of_runs(plan)
     tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
-    best = {} if earlier else chosen(plan)
+    best = plan.options["chosen"] if earlier else chosen(plan)
     found = "; ".join(f"k = {k}: λ = {weight:g}, η = {rate:g}" for k, (weight, rate) in best.items())
     tables = (
         Table(
@@ -329,7 +330,7 @@ def section(plan: Plan) -> Section:
         "",
         f"Linear towers over ids, γ = 0, {plan.options['topics']} planted topics, at most {Planted(2).draws} "
         f"links a left item, B' = 1,024. λ and η are chosen under the exact Gramian on held-out training "
-        f"pairs of the smallest corpus{': ' * bool(found)}{found}.",
+        f"pairs of the smallest corpus: {found}.",
         tables,
         drawn,
         _measured(compared),

@@ -19,15 +19,18 @@ def section(plan: Plan) -> Section:
     """The curves, and where each pair of neighbouring α's crosses."""
     tables, drawn, runs = [], [], []
     measured: dict[str, Seeds] = {}
+    own = " ".join(plan.options.get("settings", ()))
+    training = f" ({own})" if own else ""
     for dataset in plan.datasets:
         paths = [task.output for task in gramian_error.of_dataset(plan, dataset)]
         runs += paths
-        drawn.append(draw_runs(plan.folder, "trade-off", paths, dataset, "SOGram's error for several α."))
+        text = f"SOGram's error for several α{training}."
+        drawn.append(draw_runs(plan.folder, "trade-off", paths, dataset, text))
         frame, pairs = gramian_error.errors(plan, dataset), gramian_error.pairs_of(dataset)
         measured |= gramian_error.measurements(dataset, frame, pairs)
         caption = (
-            f"{dataset}: the first measured step from which the smaller α keeps the smaller error, by the "
-            f"mean curve of {len(plan.seeds)} seeds. {gramian_error.conditions(frame, pairs)}"
+            f"{dataset}{training}: the first measured step from which the smaller α keeps the smaller error, "
+            f"by the mean curve of {len(plan.seeds)} seeds. {gramian_error.conditions(frame, pairs)}"
         )
         tables.append(Table(dataset, caption, crossings(frame[frame["estimator"] == "SOGram"])))
     return Section(
