@@ -260,6 +260,22 @@ def spreads() -> str:
     ).format(*found)
 
 
+def other_rates() -> str:
+    """Sampling's MAP@10 with inputs of 256 at two other rates, after two epochs and at the end, beside η's."""
+    rates = {
+        "η/1.6": "-input-dim-256-learning-rate-0.0609-dense-learning-rate-0.001506",
+        "1.6 η": "-input-dim-256-learning-rate-0.156-dense-learning-rate-0.003856",
+    }
+    found = []
+    for name, kind in rates.items():
+        runs = metrics(f"simple-scale/paper-sampling{kind}")
+        early = next(row["map@10"] for row in runs if round(row["epoch"]) == 2)
+        found.append(
+            f"at {name} it has {pages.number(early, 4)} after two epochs and ends at {pages.number(runs[-1]['map@10'], 4)}"
+        )
+    return ", ".join(found)
+
+
 EPOCHS = (2, 6, 10, 12, 14, 20)
 
 
@@ -506,6 +522,7 @@ def sentences() -> dict[str, str]:
         "TITLES, TRAINING": both_splits("enwik8-titles"),
         "SIMPLE, TRAINING": both_splits("simple-scale"),
         "WIDE, TRAINING": both_splits("simple-scale-wider-inputs"),
+        "RATES, WIDE": other_rates(),
         "FASTER": f"sampling ends at {faster['MAP@10'][SAMPLING].replace('0.', '.')} and SOGram at "
         f"{faster['MAP@10'][SOGRAM].replace('0.', '.')}, {of_items(faster.loc[SOGRAM])}",
         "TITLES, k": "SOGram (α = 0.1) has {} and SAGram per item {}".format(
