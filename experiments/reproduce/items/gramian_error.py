@@ -38,12 +38,12 @@ def section(plan: Plan) -> Section:
     """The curves, and tables of late errors."""
     tables, drawn, runs = [], [], []
     measured: dict[str, Seeds] = {}
-    part, own = plan.options.get("part"), " ".join(plan.options.get("settings", ()))
+    part, training = plan.options.get("part"), training_of(plan)
     for dataset in plan.datasets:
         paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
-        name, training = plan.named(dataset), f" ({own})" if own else ""
+        name = plan.named(dataset)
         figures_of = {"gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}."}
         if not part:
             figures_of["theory"] = "measured errors beside Proposition 5's bounds."
@@ -65,6 +65,12 @@ def section(plan: Plan) -> Section:
         measured,
         tuple(runs),
     )
+
+
+def training_of(plan: Plan) -> str:
+    """The option ``settings``, for captions: in brackets, empty where the training is the config's."""
+    own = " ".join(plan.options.get("settings", ()))
+    return f" ({own})" if own else ""
 
 
 def errors(plan: Plan, dataset: str) -> pd.DataFrame:

@@ -19,8 +19,7 @@ def section(plan: Plan) -> Section:
     """The curves, and where each pair of neighbouring α's crosses."""
     tables, drawn, runs = [], [], []
     measured: dict[str, Seeds] = {}
-    own = " ".join(plan.options.get("settings", ()))
-    training = f" ({own})" if own else ""
+    training = gramian_error.training_of(plan)
     for dataset in plan.datasets:
         paths = [task.output for task in gramian_error.of_dataset(plan, dataset)]
         runs += paths
