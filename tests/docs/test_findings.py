@@ -1,7 +1,8 @@
-"""The tables and sentences of findings on when a better Gramian ranks better, made again from the published tables.
+"""Findings and README on when a better Gramian ranks better: their numbers, derived again from the published tables.
 
-`ROWS` and `SENTENCES` are what the page must have. They come from results/reference, which `make report` draws from the
-published measurements.
+Rows of tables are compared whole. In the prose, a lift with its interval, a percentage with a decimal, a MAP@10
+or loss of four digits and a pair of errors or effective ranks must each be in a published table, or be one of
+`derived`. The words around them are free.
 """
 
 import io
@@ -23,6 +24,8 @@ REFERENCE = pages.ROOT / "results" / "reference"
 PAGE = pages.read("docs/findings.md")
 SECTION = PAGE.split("## When does a better Gramian rank better?")[1].split("\n## ")[0]
 WORDS = " ".join(SECTION.split())
+README = pages.read("README.md")
+REPLICATION = README.split("## Does the paper replicate?")[1].split("Beyond the paper:")[0]
 EXACT, SAMPLING, SOGRAM = "exact Gramian", "sampling", "SOGram α=0.1"
 LIFTS = pd.read_csv(REFERENCE / "lifts" / "lifts.csv")
 
@@ -49,11 +52,6 @@ def short(row: pd.Series) -> str:
     """A lift in per cent, bold where its interval is on one side of 0."""
     mean = f"{100 * row['lift']:.1f}".replace("-", "−")
     return f"**{mean}**" if round(row["low"], 3) * round(row["high"], 3) > 0 else mean
-
-
-def errors(text: str) -> str:
-    """ "0.780 · 0.833" as ".78 and .83"."""
-    return " and ".join(pages.number(float(x), 2) for x in text.split(" · "))
 
 
 def map_of(text: str) -> float:
@@ -213,67 +211,16 @@ def movies_rows() -> list[str]:
     return rows
 
 
-# Sentences
-
+# Along training
 
 BF16 = "-products-bfloat16"
 WIDER = f"{BF16}-input-dim-256"
-BY_ADAM = "-optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-7e15911f"
-NEAREST = {  # at the paper's batch, where towers are trained: runs of the nearest Gramian, and of sampling
-    "enwik8": [
-        (f"{corpus}/paper-exact", f"{corpus}/paper-sampling")
-        for corpus in ("enwik8", "enwik8-split1", "enwik8-split2")
-    ],
-    "miwiki": [("miwiki/paper-exact", "miwiki/paper-sampling")],
-    **{
-        name: [(f"{name}/paper-sagram{kind}-cache-item", f"{name}/paper-sampling{kind}")]
-        for name, kind in (("enwik8-titles", BF16), ("simple-scale", WIDER))
-    },
-}
-UNTRAINED = {"simple-scale": BF16, "fr-scale": BF16, "en-scale": ""}  # or not known
 
 
-def ceilings() -> list[float]:
-    """The nearest Gramian's mean lift over sampling on each corpus, as a ratio; of enwik8 over its splits."""
-
-    def log_lift(own: str, base: str) -> float:
-        count = min(len(seeds(own)), len(seeds(base)))
-        return float(np.log(seeds(own, count) / seeds(base, count)).mean())
-
-    return [float(np.exp(np.mean([log_lift(*pair) for pair in runs]))) for runs in NEAREST.values()]
-
-
-def spreads() -> str:
-    """The standard deviation of sampling's MAP@10 over seeds, in per cent of it."""
-    runs = [
-        "enwik8/paper-sampling",
-        "miwiki/paper-sampling",
-        f"enwik8-titles/paper-sampling{BF16}",
-        f"simple-scale/paper-sampling{BF16}",
-        f"simple-scale/paper-sampling{WIDER}",
-        "movielens-1m/paper-sampling",
-    ]
-    found = (f"{100 * np.std(x, ddof=1) / np.mean(x):.1f}" for x in map(seeds, runs))
-    return (
-        "by {} % on enwik8, {} % on miwiki, {} % on the titles, {} % at Simple's size, {} % there with inputs of 256, "
-        "and {} % on MovieLens 1M"
-    ).format(*found)
-
-
-def other_rates() -> str:
-    """Sampling's MAP@10 with inputs of 256 at two other rates, after two epochs and at the end, beside η's."""
-    rates = {
-        "η/1.6": "-input-dim-256-learning-rate-0.0609-dense-learning-rate-0.001506",
-        "1.6 η": "-input-dim-256-learning-rate-0.156-dense-learning-rate-0.003856",
-    }
-    found = []
-    for name, kind in rates.items():
-        runs = metrics(f"simple-scale/paper-sampling{kind}")
-        early = next(row["map@10"] for row in runs if round(row["epoch"]) == 2)
-        found.append(
-            f"at {name} it has {pages.number(early, 4)} after two epochs and ends at {pages.number(runs[-1]['map@10'], 4)}"
-        )
-    return ", ".join(found)
+def metrics(folder: str, seed: int = 0) -> list[dict[str, float]]:
+    """The rows of metrics.jsonl."""
+    file = pages.published_files()[f"results/runs/{folder}-seed{seed}/metrics.jsonl"]
+    return [json.loads(line) for line in file.decode().splitlines()]
 
 
 EPOCHS = (2, 6, 10, 12, 14, 20)
@@ -303,292 +250,6 @@ def length_rows() -> list[str]:
     return rows
 
 
-CORPORA = {
-    "enwik8-titles": "enwik8's titles",
-    "simple-scale": "the paper's inputs at Simple's size",
-    "fr-scale": "on fr-scale",
-    "simple-scale-wider-inputs": "inputs of 256 at Simple's size",
-}
-
-
-def rules() -> str:
-    """The verdicts on SOGram's lift by corpus."""
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
-    outcomes: dict[str, list[str]] = {}
-    for verdict in found:
-        if verdict["claim"] == "sogram-validation-map" and verdict["outcome"] != "NOT TESTED HERE":
-            corpora = outcomes.setdefault(verdict["outcome"], [])
-            corpora += [verdict["dataset"]] * (verdict["dataset"] not in corpora)
-    names = {outcome: " and ".join(CORPORA.get(x, x) for x in own) for outcome, own in outcomes.items()}
-    return (
-        f"it passes with {names['PASS']} (α = 0.1), fails on {names['FAIL']}, is not decided on {names['NOT DECIDED']}, "
-        f"and is not judged with {names['NOT TRAINED']} (NOT TRAINED)"
-    )
-
-
-def both_splits(corpus: str) -> str:
-    """SOGram's and sampling's final MAP@10, on training and validation pairs."""
-    own, other = (final_map(corpus).loc[x] for x in ("SOGram α=0.1", SAMPLING))
-    numbers = [
-        pages.number(map_of(row[f"{split} MAP@10"]), digits)
-        for row in (own, other)
-        for split, digits in (("training", 3), ("validation", 4))
-    ]
-    return "training MAP@10 {} and validation {}, sampling {} and {}".format(*numbers)
-
-
-def metrics(folder: str, seed: int = 0) -> list[dict[str, float]]:
-    """The rows of metrics.jsonl."""
-    file = pages.published_files()[f"results/runs/{folder}-seed{seed}/metrics.jsonl"]
-    return [json.loads(line) for line in file.decode().splitlines()]
-
-
-def wide(column: str) -> pd.Series:
-    """A column at Simple's size with inputs of 256, under Adagrad, by estimator."""
-    return table("simple-scale-wider-inputs-adagrad").loc[("Adagrad, inputs of 256", "1024"), column]
-
-
-def wide_words(page: str) -> str:
-    """SOGram and SAGram per item there."""
-    own, near = (wide("lift [95 %]")[name] for name in ("SOGram α=0.1", "SAGram per item"))
-    if page == "README.md":
-        return f"SOGram has {plain(own)} and SAGram {plain(near)}, three seeds each"
-    return f"SOGram has {percent(own)} and SAGram per item {percent(near)}, three seeds each"
-
-
-def wide_share() -> str:
-    """What SAGram per item reaches of exact ALS there."""
-    return wide("of exact ALS")["SAGram per item"].partition("%")[0] + " %"
-
-
-def minimum(method: str) -> list[str]:
-    """What a method reaches of the objective at Simple's size: the loss of observed pairs, and gravity."""
-    runs = [metrics(f"simple-scale/paper-{method}", seed)[-1] for seed in range(MANY)]
-    return [pages.number(np.mean([run[key] for run in runs]), 4) for key in ("loss", "gravity")]
-
-
-def milliseconds(folder: str) -> str:
-    """The training time of a step, seed 0."""
-    last = metrics(folder)[-1]
-    return f"{1000 * last['train_seconds'] / last['step']:.0f} ms"
-
-
-def same_batches(batch: str, estimator: str) -> str:
-    return percent(table("enwik8-same-batches").loc[("sparse Adam", batch, estimator), "lift [95 %]"])
-
-
-def over_splits(method: str) -> str:
-    """A lift's mean and interval over the means of three splits."""
-    logs = [
-        np.log(seeds(f"{corpus}/{method}") / seeds(f"{corpus}/paper-sampling")).mean()
-        for corpus in ("enwik8", "enwik8-split1", "enwik8-split2")
-    ]
-    return lift(np.exp(logs))
-
-
-def of_items(row: pd.Series) -> str:
-    """One seed's lift with its interval over left items."""
-    return percent(f"{row['lift [95 %]'].partition(' ')[0]} {row['by left items']}")
-
-
-def between(own: str, base: str) -> str:
-    """The lift of one run over another, seed 0, with its interval over left items."""
-    own_ap, base_ap = (
-        np.load(
-            io.BytesIO(pages.published_files()[f"results/runs/{x}-seed0/average_precision.validation.npy"])
-        ).astype(float)
-        for x in (own, base)
-    )
-    weights = rankings._resamples(len(own_ap))
-    low, high = np.quantile(weights @ own_ap / (weights @ base_ap), [0.025, 0.975]) - 1
-    return percent(f"{own_ap.mean() / base_ap.mean() - 1:+.1%} [{low:+.1%}, {high:+.1%}]")
-
-
-def trajectory(part: str, batch: str) -> str:
-    """SOGram's error (α = 0.1) over sampling's, left side."""
-    frame = pd.read_csv(REFERENCE / "gramian_error" / f"enwik8{part}.csv").set_index("estimator")
-    errors = frame[f"left, B = {batch}"].str.partition(" ±")[0].astype(float)
-    return pages.number(errors["SOGram α=0.1"] / errors["sampling"], 2)
-
-
-def sentences() -> dict[str, str]:
-    small, slow = "-gramian-batch-size-64", "-learning-rate-0.002-dense-learning-rate-0.0002"
-    better = {
-        batch: lift(
-            seeds(f"enwik8/paper-sogram{slow}-alpha-0.1{size}", 3) / seeds(f"enwik8/paper-sampling{size}", 3)
-        )
-        for batch, size in (("64", small), ("1,024", ""))
-    }
-    near = ("paper-exact", "paper-sagram", "paper-sagram-cache-item")
-    pooled = np.mean([np.log(seeds(f"enwik8/{x}") / seeds("enwik8/paper-sampling")) for x in near], axis=0)
-    pair = final_map("enwik8").loc["SAGram β=1, per pair"]
-    titles = [table("enwik8-titles").loc[("Adagrad", x), "lift [95 %]"].map(percent) for x in ("1024", "64")]
-    parts = ("", "-small-batch", "-small-batch-near-exact")
-    simple = [table(f"simple-scale{part}").loc["Adagrad"].droplevel("B") for part in parts]
-    large, small, small_near = (x["lift [95 %]"].map(percent) for x in simple)
-    noise = simple[1]["error of Ĝ"].map(errors)
-    many = seeds(f"simple-scale/paper-sogram{BF16}-alpha-0.1") / seeds(f"simple-scale/paper-sampling{BF16}")
-    broad = seeds(f"simple-scale/paper-sogram{WIDER}-alpha-0.1") / seeds(
-        f"simple-scale/paper-sampling{WIDER}"
-    )
-    nearest = ceilings()
-    low, high = (f"{100 * (x - 1):+.1f}".replace("-", "−") for x in (min(nearest), max(nearest)))
-    constant, end = (
-        cell("sparse Adam", "64", EXACT, x).split()[0][1:-1] for x in ("at a constant η", "lift [95 %]")
-    )
-    french = table("fr-scale").loc[("sparse Adam", "1024")]
-    ranks = french["effective rank"].str.replace(" · ", " and ")
-    fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
-    faster = table("simple-scale-faster").loc[("Adagrad at 1.6 η", "1024")]
-    start = table("enwik8-smaller-start").loc[("sparse Adam, tables from 0.03", "1024")]
-    relu = table("enwik8-towers").loc[("sparse Adam, ReLU output", "1024", SAMPLING), "MAP@10"]
-    return {
-        "SMALLER START": f"sampling ends at {start.loc[SAMPLING, 'MAP@10'].replace('0.', '.')}, "
-        f"{start.loc[SAMPLING, 'of exact ALS'].partition('%')[0]} % of exact ALS, SOGram (α = 0.1) has "
-        f"{percent(start.loc['SOGram α=0.1', 'lift [95 %]'])} and SAGram per item {percent(start.loc['SAGram per item', 'lift [95 %]'])}",
-        "RELU": relu.replace("0.", "."),
-        "CEILING": lift(nearest),
-        "CEILING RANGE": f"{low} and {high} %",
-        "CEILING, NOT TRAINED": "{} % (Simple's size with the paper's inputs), {} % (French Wikipedia's size) and {} % ".format(
-            *(
-                f"{100 * (geometric(tuple(seeds(f'{name}/paper-sagram{kind}-cache-item') / seeds(f'{name}/paper-sampling{kind}')))[0] - 1):+.1f}".replace(
-                    "-", "−"
-                )
-                for name, kind in UNTRAINED.items()
-            )
-        ),
-        "SPREADS": spreads(),
-        "MOVIES ADAGRAD": "SOGram (α = 0.1) has {} and the exact Gramian {}".format(
-            *(
-                percent(table("movielens-1m-adagrad").loc[("Adagrad, η = 0.05", "1024", name), "lift [95 %]"])
-                for name in ("SOGram α=0.1", EXACT)
-            )
-        ),
-        "FIRST SEEDS": f"there were three: SOGram had {lift(many[:3])}. The five that were added have {lift(many[3:])}",
-        "FIRST SEEDS, WIDE": f"there were two at first: SOGram had {lift(broad[:2])}",
-        "OVER SAGRAM": lift(
-            seeds(f"simple-scale/paper-sogram{BF16}-alpha-0.1")
-            / seeds(f"simple-scale/paper-sagram{BF16}-cache-item")
-        ),
-        "MINIMUM": "a loss of {} and a gravity of {} with SOGram, {} and {} with sampling, {} and {} with SAGram per item".format(
-            *(
-                x
-                for name in (f"sogram{BF16}-alpha-0.1", f"sampling{BF16}", f"sagram{BF16}-cache-item")
-                for x in minimum(name)
-            )
-        ),
-        "WIDE": wide_words("findings"),
-        "WIDE SHARE": f"train the towers to {wide_share()} of exact ALS",
-        "MINIMUM WIDE": "the losses are {} with SOGram, {} with sampling, and {} with sampling under sparse Adam".format(
-            *(
-                pages.number(metrics(f"simple-scale/{name}")[-1]["loss"], 4)
-                for name in (
-                    f"paper-sogram{WIDER}-alpha-0.1",
-                    f"paper-sampling{WIDER}",
-                    f"paper-sampling{WIDER}{BY_ADAM}",
-                )
-            )
-        ),
-        "ADAGRAD, B = k": "the exact Gramian has {} and SOGram (α = 0.1) {}".format(
-            *(percent(cell("Adagrad", "64", name)) for name in (EXACT, "SOGram α=0.1"))
-        ),
-        "CONSTANT": f"the exact Gramian gains {constant} % while η is constant and {end} % at the end",
-        "RULES": rules(),
-        "SIMPLE": f"SOGram has {large['SOGram α=0.1']} over sampling and SAGram per item {large['SAGram per item']}",
-        "SIMPLE, B = k": f"SOGram has {small['SOGram α=0.1']} (two seeds) and SAGram per item {small_near['SAGram per item']} (one)",
-        "SIMPLE, ERRORS": f"sampling's error is {noise[SAMPLING]}, SOGram's {noise['SOGram α=0.1']}",
-        "FRENCH": f"SAGram per item has an error of {errors(french.loc['SAGram per item', 'error of Ĝ'])} where sampling has "
-        f"{errors(french.loc[SAMPLING, 'error of Ĝ'])}, and {of_items(french.loc['SAGram per item'])} of MAP",
-        "FRENCH, B = k": f"sampling with B = 8·k has {between('fr-scale/paper-sampling-products-bfloat16', fewer)} over sampling with B = k",
-        "FRENCH, COST": f"A step takes {milliseconds('fr-scale/paper-sampling-products-bfloat16')} with sampling and "
-        f"{milliseconds('fr-scale/paper-sagram-products-bfloat16-cache-item')} with SAGram per item",
-        "SIMPLE, COST": f"a step takes {milliseconds('simple-scale/paper-sampling-products-bfloat16')}, and an epoch of 4,043 "
-        "steps half a minute",
-        "FRENCH, LAG": f"SOGram (α = 0.1) has an error of {errors(french.loc['SOGram α=0.1', 'error of Ĝ'])}, half of sampling's, and "
-        f"{of_items(french.loc['SOGram α=0.1'])} of MAP: its effective rank is {ranks['SOGram α=0.1']} of 128, sampling's {ranks[SAMPLING]}",
-        "BETTER": f"SOGram (α = 0.1) has {better['64']} at B = k and {better['1,024']} at 16·k",
-        "PAIR": f"ends at {pair['validation MAP@10'].replace('0.', '.')}, "
-        f"{percent(pair['lift over sampling [95 %]'])} over sampling",
-        "POOLED": f"together have {lift(np.exp(pooled))}",
-        "SHARED": f"one B for both sides {same_batches('1024', 'sampling, shared B')} "
-        f"(B = 64: {same_batches('64', 'sampling, shared B')})",
-        "EQ15": f"(equation 15), {same_batches('1024', 'sampling, B = B′')}",
-        "EQ15EXACT": f"({lift(seeds('enwik8/paper-sampling-batch-gradient') / seeds('enwik8/paper-exact'))} over it)",
-        "SPLITS": f"SOGram with α = 0.1 {over_splits('paper-sogram-alpha-0.1')}, "
-        f"SAGram per item {over_splits('paper-sagram-cache-item')}, the exact Gramian {over_splits('paper-exact')}",
-        "TITLES": "at B = 16·k SOGram has {} with α = 0.1 and {} with 0.01, and SAGram per item {}; at B = k {}, {} and {}".format(
-            *(x[name] for x in titles for name in ("SOGram α=0.1", "SOGram α=0.01", "SAGram per item"))
-        ),
-        "TITLES, TRAINING": both_splits("enwik8-titles"),
-        "SIMPLE, TRAINING": both_splits("simple-scale"),
-        "WIDE, TRAINING": both_splits("simple-scale-wider-inputs"),
-        "RATES, WIDE": other_rates(),
-        "FASTER": f"sampling ends at {faster['MAP@10'][SAMPLING].replace('0.', '.')} and SOGram at "
-        f"{faster['MAP@10'][SOGRAM].replace('0.', '.')}, {of_items(faster.loc[SOGRAM])}",
-        "TITLES, k": "SOGram (α = 0.1) has {} and SAGram per item {}".format(
-            *(titles[1][name] for name in ("SOGram α=0.1", "SAGram per item"))
-        ),
-        "TRAJECTORY": f"has {trajectory('-trained', '1024')} of sampling's error at B = 1,024 and "
-        f"{trajectory('-trained', '128')} at 128",
-        "SPLITS, CONSTANT": "While η is constant the exact Gramian gains {} and {} on the two".format(
-            *(
-                percent(table(f"enwik8-split{n}").loc[("sparse Adam", "1024", EXACT), "at a constant η"])
-                for n in (1, 2)
-            )
-        ),
-    }
-
-
-def test_errors_while_towers_are_trained():
-    frame = pd.read_csv(REFERENCE / "gramian_error" / "enwik8-trained.csv").set_index("estimator")
-    errors = frame.filter(like="left").apply(lambda cells: cells.str.partition(" ±")[0].astype(float))
-    small, large = (errors[f"left, B = {batch}"] for batch in (128, 1024))
-
-    def over(own: str, other: str) -> list[str]:
-        return [pages.number(x[own] / x[other], 2) for x in (small, large)]
-
-    for alpha in (0.01, 0.1):
-        assert (
-            f"| SOGram, α = {alpha} | sampling | {' | '.join(over(f'SOGram α={alpha}', SAMPLING))} |" in PAGE
-        )
-    item = over("SAGram β=1, per item", SOGRAM)
-    assert f"| SAGram β = 1 per item | SOGram, α = 0.1 | {' | '.join(item)} |" in PAGE
-
-
-def own_error(name: str, batch: str, estimator: str, optimizer: str = "Adagrad") -> str:
-    """The error of the estimate that trains, left and right."""
-    return errors(table(name).loc[(optimizer, batch, estimator), "error of Ĝ"])
-
-
-def test_the_largest_corpora():
-    """Lifts with intervals over left items, and the errors of the estimates that train."""
-
-    def said(estimator: str) -> str:
-        row = table("en-scale").loc[("Adagrad", "1024", estimator)]
-        return f"{estimator} {of_items(row)}, its error {own_error('en-scale', '1024', estimator)}"
-
-    assert f"{said('SAGram per item')}, sampling's {own_error('en-scale', '1024', SAMPLING)}" in WORDS
-    assert said("SOGram α=0.01").replace("α=0.01", "with α = 0.01") in WORDS
-
-
-def test_the_error_of_an_estimate_that_drives_the_training():
-    sampling, sogram = (
-        own_error("enwik8-own-errors", "1024", name, "sparse Adam") for name in (SAMPLING, "SOGram α=0.1")
-    )
-    assert (
-        f"its error is {sogram} while η is constant (left, right; three seeds), sampling's {sampling}"
-        in WORDS
-    )
-    assert (
-        f"SOGram with α = 0.01 has {own_error('en-scale', '1024', 'SOGram α=0.01')} where it drives" in WORDS
-    )
-    watched = pd.read_csv(REFERENCE / "error_at_scale" / "error_at_scale.csv").set_index(["corpus", "α", "η"])
-    assert (
-        f"and {pages.number(float(watched.loc[('en-scale', 0.01, 0.01), 'late error']), 2)} where it watches"
-        in WORDS
-    )
-
-
 FRENCH = {
     "sampling, B = 8·k": "sampling",
     "sampling, B = k": "sampling-gramian-batch-size-128",
@@ -609,14 +270,249 @@ def french_rows() -> list[str]:
     return rows
 
 
+def rate_rows() -> list[str]:
+    """MAP@10 after six epochs on Simple's tuning split, by η."""
+    tried = pd.read_csv(REFERENCE / "training" / "simple-scale-estimators.csv")
+    return [
+        f"| {label} | {' | '.join(pages.number(x, 4) for x in tried.loc[tried['estimator'] == name, '6'])} |"
+        for name, label in ((SAMPLING, SAMPLING), (SOGRAM, "SOGram, α = 0.1"))
+    ]
+
+
 ROWS = [
-    *optimizer_rows(),
-    *long_rows(),
-    *table_2(),
-    *movies_rows(),
-    *french_rows(),
-    *length_rows(),
-]
+    *optimizer_rows(), *long_rows(), *table_2(), *movies_rows(), *french_rows(), *length_rows(), *rate_rows(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row(row):
+    squeezed = [" ".join(line.split()) for line in SECTION.splitlines()]
+    assert " ".join(row.split()) in squeezed
+
+
+# README's table
+
+README_ROWS = {  # the row of `table_2`, and the best estimate
+    f"… its size, {MANY} seeds | 16·k | Adagrad": (f"simple-scale, Adagrad, {MANY} seeds", "SAGram"),
+    "… inputs of 256, 3 seeds | 16·k | Adagrad": ("simple-scale, inputs of 256, Adagrad, 3 seeds", "SAGram"),
+    "… its size, ¼ epoch, 1 seed | 8·k | Adagrad": ("fr-scale, Adagrad, ¼ epoch, 1 seed", "SAGram"),
+    "… its size, ½ epoch, 1 seed | 8·k | sparse Adam": ("fr-scale, sparse Adam, ½ epoch, 1 seed", "SAGram"),
+    "… its size, ⅒ epoch, 1 seed | 8·k | Adagrad": ("en-scale, Adagrad, ⅒ epoch, 1 seed", "SAGram"),
+    "MovieLens 1M, 3 seeds | 29·k | Adagrad": ("MovieLens 1M, Adagrad, 3 seeds", "exact"),
+    "enwik8, 5 seeds | 16·k | sparse Adam": ("enwik8, sparse Adam, 5 seeds", "exact"),
+    "enwik8's titles, 5 seeds | 16·k | Adagrad": ("enwik8, titles, Adagrad, 5 seeds", "SAGram"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "row"), README_ROWS.items())
+def test_a_row_of_readme(start, row):
+    own, kind = row
+    cells = {cells[0]: cells for cells in ([x.strip() for x in row.split("|")[1:-1]] for row in ROWS)}[own]
+    trained = cells[7].partition(":")[0].replace("not known", "?")
+    assert f"| {start} | {' | '.join(cells[1:6])}, {kind} | {trained} |" in README
+
+
+@pytest.mark.parametrize("corpus", ["simple", "fr", "en"])
+def test_the_paper_s_table_2(corpus):
+    paper = {claim.id: claim.paper for claim in CLAIMS}
+    sampling = paper[f"table-2-{corpus}-sampling"].removeprefix("0")
+    lifts = [
+        re.search(r"\((.*)\)", paper[f"table-2-{corpus}-{alpha}"])[1] for alpha in ("0-1", "0-01", "0-001")
+    ]
+    assert f"| {corpus}, the paper | | | {sampling} | {' | '.join(lifts)} | | |" in README
+    assert f"| {corpus} (the paper) | {sampling} | {' | '.join(lifts)} | | | |" in PAGE
+    assert f"| MovieLens 10M (the paper) | | {paper['movielens-sign']} | | | | | |" in PAGE
+
+
+# Numbers in the prose
+
+
+NEAREST = {  # at the paper's batch, where towers are trained: runs of the nearest Gramian, and of sampling
+    "enwik8": [
+        (f"{corpus}/paper-exact", f"{corpus}/paper-sampling")
+        for corpus in ("enwik8", "enwik8-split1", "enwik8-split2")
+    ],
+    "miwiki": [("miwiki/paper-exact", "miwiki/paper-sampling")],
+    **{
+        name: [(f"{name}/paper-sagram{kind}-cache-item", f"{name}/paper-sampling{kind}")]
+        for name, kind in (("enwik8-titles", BF16), ("simple-scale", WIDER))
+    },
+}
+SLOW = "-learning-rate-0.002-dense-learning-rate-0.0002"  # on enwik8
+
+
+def log_lifts(own: str, base: str, first: int = 0, last: int = 99) -> np.ndarray:
+    """log(MAP@10 / that of another method) of each seed that both have."""
+    count = min(len(seeds(own)), len(seeds(base)), last)
+    return np.log(seeds(own, count) / seeds(base, count))[first:]
+
+
+def nearest() -> list[float]:
+    """The nearest Gramian's mean log lift on each corpus; of enwik8 over its splits."""
+    return [float(np.mean([log_lifts(*pair).mean() for pair in runs])) for runs in NEAREST.values()]
+
+
+def over_splits(method: str) -> list[float]:
+    """A method's mean log lifts over sampling on three splits."""
+    return [
+        float(log_lifts(f"{corpus}/{method}", f"{corpus}/paper-sampling").mean())
+        for corpus in ("enwik8", "enwik8-split1", "enwik8-split2")
+    ]
+
+
+def between(own: str, base: str) -> str:
+    """The lift of one run over another, seed 0, with its interval over left items."""
+    own_ap, base_ap = (
+        np.load(
+            io.BytesIO(pages.published_files()[f"results/runs/{x}-seed0/average_precision.validation.npy"])
+        ).astype(float)
+        for x in (own, base)
+    )
+    weights = rankings._resamples(len(own_ap))
+    low, high = np.quantile(weights @ own_ap / (weights @ base_ap), [0.025, 0.975]) - 1
+    return f"{own_ap.mean() / base_ap.mean() - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
+
+
+def derived() -> list[str]:
+    """Lifts that no published table has."""
+    simple, small = "simple-scale/paper", "-gramian-batch-size-64"
+    own, base = f"{simple}-sogram{BF16}-alpha-0.1", f"{simple}-sampling{BF16}"
+    wide, wide_base = f"{simple}-sogram{WIDER}-alpha-0.1", f"{simple}-sampling{WIDER}"
+    no_lag = ("paper-exact", "paper-sagram", "paper-sagram-cache-item")
+    logs = [
+        nearest(),
+        log_lifts(own, f"{simple}-sagram{BF16}-cache-item"),
+        log_lifts(own, base, last=3),  # the first seeds, and those that were added
+        log_lifts(own, base, first=3),
+        log_lifts(wide, wide_base, last=2),
+        *(log_lifts(f"enwik8/paper-sogram{SLOW}-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("", small)),
+        np.mean([log_lifts(f"enwik8/{x}", "enwik8/paper-sampling") for x in no_lag], axis=0),
+        log_lifts("enwik8/paper-sampling-batch-gradient", "enwik8/paper-exact"),
+        *map(over_splits, ("paper-sogram-alpha-0.1", "paper-sagram-cache-item", "paper-exact")),
+    ]  # fmt: skip
+    fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
+    return [*(lift(np.exp(x)) for x in logs), between("fr-scale/paper-sampling-products-bfloat16", fewer)]
+
+
+@cache
+def cells() -> list[str]:
+    """The cells of the published tables on ranking, and a mean beside its interval over left items."""
+    found = []
+    for name in ("factorial", "final_map", "movielens", "inner_products"):
+        for file in sorted((REFERENCE / name).glob("*.csv")):
+            for row in pd.read_csv(file, dtype=str).fillna("").itertuples(index=False):
+                found += row
+                means = [x.partition(" ")[0] for x in row if re.match(r"[+-][\d.]+%", x)]
+                found += [f"{mean} {x}" for mean in means for x in row if x.startswith("[")]
+    return found
+
+
+LIFT = r"([+-]?\d+\.\d) ?% \[([+-]?\d+\.\d)%?, ([+-]?\d+\.\d)%?\]"
+
+
+def lifts_in(text: str) -> set[tuple[float, ...]]:
+    return {tuple(map(float, found)) for found in re.findall(LIFT, text.replace("−", "-"))}
+
+
+def known_lifts() -> set[tuple[float, ...]]:
+    return set.union(*(lifts_in(text) for text in (*cells(), *derived(), *ROWS)))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+def test_every_lift_with_an_interval_is_published(page):
+    found = lifts_in(" ".join(pages.read(page).split()))
+    assert found and found <= known_lifts()
+
+
+def spreads() -> list[str]:
+    """The standard deviation of sampling's MAP@10 over seeds, in per cent of it."""
+    runs = [
+        "enwik8/paper-sampling",
+        "miwiki/paper-sampling",
+        f"enwik8-titles/paper-sampling{BF16}",
+        f"simple-scale/paper-sampling{BF16}",
+        f"simple-scale/paper-sampling{WIDER}",
+        "movielens-1m/paper-sampling",
+    ]
+    return [f"{100 * np.std(x, ddof=1) / np.mean(x):.1f} %" for x in map(seeds, runs)]
+
+
+PERCENT = r"(?<![\d.])(\d+\.\d) ?%"
+
+
+@pytest.mark.parametrize(
+    "text", [REPLICATION, SECTION.split("### Planted topics")[0]], ids=["README", "findings"]
+)
+def test_every_percentage_is_published(text):
+    """Those with a decimal, without their signs; the paper's are among the claims."""
+    ends = [f"{100 * abs(np.exp(x) - 1):.1f} %" for x in nearest()]
+    known = [*cells(), *derived(), *ROWS, *spreads(), *ends, *(claim.paper for claim in CLAIMS)]
+    planted = {f"{100 * x:.1f}" for x in LIFTS["lift"].abs()}
+    assert set(re.findall(PERCENT, text)) <= planted | set(re.findall(PERCENT, " ".join(known)))
+
+
+def logged() -> list[float]:
+    """Of single runs at Simple's size and their means: MAP@10, the loss of the observed pairs, and gravity."""
+    methods = ["sampling{}", "sogram{}-alpha-0.1", "sagram{}-cache-item"]
+    runs = [f"paper-{x.format(kind)}" for kind in (BF16, WIDER) for x in methods]
+    runs += [
+        f"paper-sampling{WIDER}-optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-7e15911f",
+        "paper-sampling-input-dim-256-learning-rate-0.0609-dense-learning-rate-0.001506",
+        "paper-sampling-input-dim-256-learning-rate-0.156-dense-learning-rate-0.003856",
+    ]
+    found = []
+    for run in runs:
+        rows = metrics(f"simple-scale/{run}")
+        last = [metrics(f"simple-scale/{run}", seed)[-1] for seed in range(len(seeds(f"simple-scale/{run}")))]
+        found += [np.mean([row[key] for row in last]) for key in ("loss", "gravity")]
+        found += [rows[-1]["loss"], *(row["map@10"] for row in rows if round(row["epoch"]) in (2, 20))]
+    return found
+
+
+def test_every_map_of_four_digits_is_published():
+    four = r"(?<!\d)\.\d{4}\b"
+    known = {text[-5:] for cell in cells() for text in re.findall(r"\b0\.\d{4}\b", cell)}
+    known |= {pages.number(x, 4) for x in (*logged(), *map(optimum, ("enwik8", "simple-scale", "fr-scale")))}
+    known |= set(re.findall(four, " ".join(ROWS)))
+    known |= {claim.paper.removeprefix("0") for claim in CLAIMS if claim.id.startswith("table-2-")}
+    for text in (REPLICATION, SECTION.split("### Planted topics")[0]):
+        assert set(re.findall(four, text)) <= known
+
+
+def test_every_pair_of_errors_or_effective_ranks_is_published():
+    own = WORDS.split("### Planted topics")[0]
+    pairs = {tuple(map(float, x.split(" · "))) for x in cells() if re.fullmatch(r"[\d.]+ · [\d.]+", x)}
+    errors = {tuple(pages.number(x, 2) for x in pair) for pair in pairs if max(pair) < 1.5}
+    ranks = {tuple(f"{x:.0f}" for x in pair) for pair in pairs}
+    found = re.findall(r"(?<!\d)(\.\d\d) and (\.\d\d)\b", own)
+    assert found and set(found) <= errors
+    found = re.findall(r"rank is (\d+) and (\d+)|sampling(?:'s| has) (\d+) and (\d+)", own)
+    assert found and {tuple(filter(None, x)) for x in found} <= ranks
+
+
+# What no number says
+
+
+CORPORA = {
+    "enwik8-titles": "enwik8's titles",
+    "simple-scale": "the paper's inputs at Simple's size",
+    "fr-scale": "on fr-scale",
+    "simple-scale-wider-inputs": "inputs of 256 at Simple's size",
+}
+
+
+def test_the_verdicts_on_the_main_claim():
+    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
+    outcomes: dict[str, list[str]] = {}
+    for verdict in found:
+        if verdict["claim"] == "sogram-validation-map" and verdict["outcome"] != "NOT TESTED HERE":
+            corpora = outcomes.setdefault(verdict["outcome"], [])
+            corpora += [verdict["dataset"]] * (verdict["dataset"] not in corpora)
+    names = {outcome: " and ".join(CORPORA.get(x, x) for x in own) for outcome, own in outcomes.items()}
+    assert (
+        f"it passes with {names['PASS']} (α = 0.1), fails on {names['FAIL']}, is not decided on {names['NOT DECIDED']}, "
+        f"and is not judged with {names['NOT TRAINED']} (NOT TRAINED)" in WORDS
+    )
 
 
 def test_who_is_on_a_plateau():
@@ -645,153 +541,5 @@ def test_planted_topics_by_the_rules_of_the_report():
     assert "quadruples it (PASS:" in WORDS and "items: PASS of" in WORDS and "to 100,000: FAIL)" in WORDS
 
 
-def test_the_rates_of_each_estimator():
-    tried = pd.read_csv(REFERENCE / "training" / "simple-scale-estimators.csv")
-    for name, label in ((SAMPLING, SAMPLING), (SOGRAM, "SOGram, α = 0.1")):
-        cells = (pages.number(x, 4) for x in tried.loc[tried["estimator"] == name, "6"])
-        assert f"| {label} | {' | '.join(cells)} |" in SECTION
-    ends = [
-        pages.number(seeds(f"simple-scale/paper-{x}", 1)[0], 4)
-        for x in (f"sampling{BF16}", f"sogram{BF16}-alpha-0.1")
-    ]
-    assert f"the same seed has {ends[0]} and {ends[1]}" in WORDS
-
-
 def test_the_published_lifts_are_those_of_the_published_tables():
     pd.testing.assert_frame_equal(LIFTS, study.measure(REFERENCE), atol=1e-5, check_dtype=False)
-
-
-README_ROWS = {  # of README's table, by the token that stands for them: the row of `table_2`, and the best estimate
-    "R TABLE SIMPLE": {
-        f"… its size, {MANY} seeds | 16·k | Adagrad": (f"simple-scale, Adagrad, {MANY} seeds", "SAGram"),
-        "… inputs of 256, 3 seeds | 16·k | Adagrad": ("simple-scale, inputs of 256, Adagrad, 3 seeds", "SAGram"),
-    },
-    "R TABLE FR": {
-        "… its size, ¼ epoch, 1 seed | 8·k | Adagrad": ("fr-scale, Adagrad, ¼ epoch, 1 seed", "SAGram"),
-        "… its size, ½ epoch, 1 seed | 8·k | sparse Adam": ("fr-scale, sparse Adam, ½ epoch, 1 seed", "SAGram"),
-    },
-    "R TABLE EN": {
-        "… its size, ⅒ epoch, 1 seed | 8·k | Adagrad": ("en-scale, Adagrad, ⅒ epoch, 1 seed", "SAGram")
-    },
-    "R TABLE": {
-        "enwik8, 5 seeds | 16·k | sparse Adam": ("enwik8, sparse Adam, 5 seeds", "exact"),
-        "enwik8's titles, 5 seeds | 16·k | Adagrad": ("enwik8, titles, Adagrad, 5 seeds", "SAGram"),
-    },
-}  # fmt: skip
-
-
-def plain(text: str) -> str:
-    """ "+13.0% [+11.5%, +14.5%]" as "13.0 % [11.5, 14.5]"."""
-    numbers = re.findall(r"[+-][\d.]+", text.replace("−", "-"))
-    return "{} % [{}, {}]".format(*numbers).replace("+", "").replace("-", "−")
-
-
-def readme_tokens() -> dict[str, str]:
-    """What README says of ranking, and the rows of its table."""
-    found = {
-        row.split(" | ")[0].strip("| "): [x.strip() for x in row.strip("| ").split("|")] for row in table_2()
-    }
-    french = table("fr-scale").loc[("sparse Adam", "1024")]
-    left, base = (french.loc[x, "error of Ĝ"].split(" · ") for x in ("SAGram per item", SAMPLING))
-    shares = [pages.number(float(a) / float(b), 2) for a, b in zip(left, base, strict=True)]
-    titles = table("enwik8-titles").loc[("Adagrad", "64"), "lift [95 %]"]
-    movies, adam = ([x.strip() for x in row.strip("| ").split("|")] for row in movies_rows())
-    lost = [lost_percent(row) for row in (*(found[x] for x in LAGGING), adam)]
-    tokens = {
-        "R SIMPLE": plain(table("simple-scale").loc[("Adagrad", "1024", "SOGram α=0.1"), "lift [95 %]"]),
-        "R SIMPLE SAGRAM": plain(
-            table("simple-scale").loc[("Adagrad", "1024", "SAGram per item"), "lift [95 %]"]
-        ),
-        "R EXACT SMALL": plain(cell("sparse Adam", "64", EXACT)),
-        "R EXACT ADAGRAD": plain(cell("Adagrad", "64", EXACT)),
-        "R TITLES": plain(titles["SOGram α=0.1"]),
-        "R TITLES SAGRAM": plain(titles["SAGram per item"]),
-        "R SHARE": " and ".join(shares),
-        "R FRENCH": plain(of_items(french.loc["SAGram per item"])),
-        "R CEILING": plain(lift(ceilings())),
-        "R LAG": f"it loses {-max(lost):.0f} to {-min(lost):.0f}",
-        "R WIDE": wide_words("README.md"),
-        "R EARLY": f"SOGram's lift is {length_rows()[1].split()[6].lstrip('+')} % after two of twenty epochs",
-        "R OWN": f"at an η of its own on enwik8 {-100 * (own_rate() - 1):.1f}",
-        "R TABLE MOVIES": f"| MovieLens 1M, 3 seeds | 29·k | Adagrad | {' | '.join(movies[1:5])} | {movies[5]}, exact | no |",
-    }
-    for token, shown in README_ROWS.items():
-        rows = []
-        for name, (own, kind) in shown.items():
-            sampling, *lifts, near = found[own][1:6]
-            trained = found[own][7].partition(":")[0].replace("not known", "?")
-            near = f"{near}, {kind}"
-            rows.append(f"| {name} | {' | '.join([sampling, *lifts, near, trained])} |")
-        tokens[token] = "\n".join(rows)
-    return tokens
-
-
-def test_readme_rounds_the_same_numbers():
-    page = pages.read("README.md")
-    words = " ".join(page.split())
-    tokens = readme_tokens()
-    for name, text in tokens.items():
-        assert text in (page if "TABLE" in name else words), name
-    same = plain(table("enwik8-same-batches").loc[("sparse Adam", "1024", "sampling, B = B′"), "lift [95 %]"])
-    assert f"ranked {same} higher on enwik8" in words
-
-
-LAGGING = (  # with sparse Adam
-    "enwik8, sparse Adam, 5 seeds",
-    "miwiki, sparse Adam, 3 seeds",
-    "fr-scale, sparse Adam, ½ epoch, 1 seed",
-)
-
-
-def lost_percent(row: list[str]) -> float:
-    """SOGram's lift with α = 0.1 in a row of Table 2."""
-    return float(row[2].split()[0].replace("−", "-"))
-
-
-def test_what_sogram_loses_under_sparse_adam():
-    rows = [row.strip("| ").split(" | ") for row in (*table_2(), *movies_rows())]
-    lost = {row[0].strip(): f"{-lost_percent(row):.0f}" for row in rows if row[2].strip()}
-    wiki, titles, french, movies = (
-        lost[f"{name}sparse Adam, {rest}"]
-        for name, rest in (
-            ("miwiki, ", "3 seeds"),
-            ("enwik8, titles, ", "3 seeds"),
-            ("fr-scale, ", "½ epoch, 1 seed"),
-            ("MovieLens 1M, ", "3 seeds"),
-        )
-    )
-    assert (
-        f"{lost['enwik8, sparse Adam, 5 seeds']} % on enwik8, {wiki} % on miwiki, {titles} % on the titles, {french} % at "
-        f"French Wikipedia's size and {movies} % on MovieLens 1M" in WORDS
-    )
-
-
-def own_rate() -> float:
-    """SOGram's MAP@10 (α = 0.1) over sampling's on enwik8, each at the better of two rates."""
-    slow = "-learning-rate-0.002-dense-learning-rate-0.0002"
-    return geometric(
-        tuple(seeds(f"enwik8/paper-sogram{slow}-alpha-0.1", 3) / seeds("enwik8/paper-sampling", 3))
-    )[0]
-
-
-@pytest.mark.parametrize("corpus", ["simple", "fr", "en"])
-def test_the_paper_s_table_2(corpus):
-    paper = {claim.id: claim.paper for claim in CLAIMS}
-    sampling = paper[f"table-2-{corpus}-sampling"].removeprefix("0")
-    lifts = [
-        re.search(r"\((.*)\)", paper[f"table-2-{corpus}-{alpha}"])[1] for alpha in ("0-1", "0-01", "0-001")
-    ]
-    assert f"| {corpus}, the paper | | | {sampling} | {' | '.join(lifts)} | | |" in pages.read("README.md")
-    assert f"| {corpus} (the paper) | {sampling} | {' | '.join(lifts)} | | | |" in PAGE
-    assert f"| MovieLens 10M (the paper) | | {paper['movielens-sign']} | | | | | |" in PAGE
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row(row):
-    squeezed = [" ".join(line.split()) for line in SECTION.splitlines()]
-    assert " ".join(row.split()) in squeezed
-
-
-@pytest.mark.parametrize(("name", "words"), sentences().items())
-def test_a_sentence(name, words):
-    assert words in WORDS
