@@ -27,7 +27,8 @@ from experiments.reproduce.rankings import Method
 DEFAULT_BATCH = 1024  # of the configs
 ERROR = "error of Ĝ"
 ERRORS = (
-    "; error of Ĝ: left · right, of the estimate that trains, over the same steps or the last third of all"
+    "; error of Ĝ: left · right, of the estimate that trains, over the same steps or the last third of all, "
+    "of the seeds that logged it"
 )
 SAME_BATCH = "sampling, B = B′"
 ESTIMATORS = {
@@ -167,6 +168,6 @@ def _trained(maps: Seeds, popularity: float, short: bool, known: bool) -> str:
 
 
 def _pair(sides: Iterator[Seeds]) -> str:
-    """The mean over seeds, left · right; empty unless every run logged errors."""
-    means = [np.mean(side) for side in sides]
-    return "" if np.isnan(means).any() else " · ".join(f"{mean:.3f}" for mean in means)
+    """The mean over the seeds whose runs logged it, left · right; empty where none did."""
+    known = [[error for error in side if not np.isnan(error)] for side in sides]
+    return " · ".join(f"{np.mean(side):.3f}" for side in known if side)
