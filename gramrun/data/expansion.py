@@ -20,14 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import DTypeLike
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
+from gramrun.base.mapped import mapped_array
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 from gramrun.data.split import SEEDS, splitmix64
 
@@ -75,7 +78,11 @@ PRESETS = {
 
 
 def expand(
-    name: str, base: Corpus, expansion: Expansion, on_pairs: Callable[[int], object] = lambda pairs: None
+    name: str,
+    base: Corpus,
+    expansion: Expansion,
+    on_pairs: Callable[[int], object] = lambda pairs: None,
+    folder: Path | None = None,
 ) -> Corpus:
     """Expand a corpus.
 
@@ -84,6 +91,7 @@ def expand(
         base: the corpus to expand. Features with its items' own vocabulary are their ids.
         expansion: the size.
         on_pairs: called after each left block with its number of pairs.
+        folder: where to keep the pairs, in unnamed files (`mapped_array`); None for memory.
 
     Returns:
         The corpus. The id of item (p, i) is its own; a bag of every other feature has the values of i and one
@@ -91,9 +99,10 @@ def expand(
 
     Raises:
         InputError: the base has too few items or pairs for the expansion, or too many.
+        RunError: the folder has no room for the pairs.
     """
     probabilities = block_probabilities(base, expansion)
-    pair_left, pair_right, target = draw_pairs(base, probabilities, expansion.seed, on_pairs)
+    pair_left, pair_right, target = draw_pairs(base, probabilities, expansion.seed, on_pairs, folder)
     vocabularies = dict(base.vocabularies)
     left_copies, right_copies = expansion.copies
     left = right = _expanded_side(base.left, left_copies, vocabularies)
@@ -204,6 +213,7 @@ def draw_pairs(
     probabilities: np.ndarray,
     seed: int,
     on_pairs: Callable[[int], object] = lambda pairs: None,
+    folder: Path | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Draw the pairs of the expansion, in ascending order of (left, right).
 
@@ -215,15 +225,20 @@ def draw_pairs(
         probabilities: float64, shape (m, n). Of keeping a pair in each block.
         seed: below 2^32.
         on_pairs: called after each left block with its number of pairs.
+        folder: where to keep the pairs, in unnamed files; None for memory.
 
     Returns:
         Left and right items, int32, and targets, float32 or None, each of shape (n,).
     """
     expected = probabilities.sum() * len(base.pair_left)
     capacity = int(expected + 20 * np.sqrt(expected) + 20)  # more than 14 standard deviations above
-    left, right = np.empty(capacity, dtype=np.int32), np.empty(capacity, dtype=np.int32)
+
+    def column(size: int, dtype: DTypeLike) -> np.ndarray:
+        return np.empty(size, dtype) if folder is None or not size else mapped_array((size,), dtype, folder)
+
+    left, right = column(capacity, np.int32), column(capacity, np.int32)
     targets = base.target if base.target is not None else np.empty(0, dtype=np.float32)
-    target = np.empty(capacity if len(targets) else 0, dtype=np.float32)
+    target = column(capacity if len(targets) else 0, np.float32)
     offsets = np.searchsorted(base.pair_left, np.arange(base.left.items + 1))
     mixed_seed = np.uint64(splitmix64(np.uint64(2 * SEEDS + seed)))  # no split has such a seed
     kept = 0

@@ -56,7 +56,7 @@ def prepare_corpus(
         with locked(output):
             if _is_occupied(output, force):  # another process prepared it while this one waited
                 return _existing(output, origin()["fingerprint"]), False
-            corpus = found.read()
+            corpus = found.read(output.absolute().parent)
             if config.split.tuning_fraction is not None:
                 corpus = without_validation(corpus, fraction, seed, by)
                 fraction, seed = config.split.tuning_fraction, tuning_seed(seed)

@@ -42,14 +42,14 @@ class Found:
     """Raw data that were found.
 
     Attributes:
-        read: reads them into a corpus.
+        read: reads them into a corpus; an expansion keeps its pairs in an unnamed file of the folder given.
         inputs: returns the checksums of the files by name; reads the files once.
         sections: the sections of `PrepareConfig`, beside ``split``, that change the corpus.
         validation_fraction: used if the configuration gives none.
         origin: source and verification, for the manifest.
     """
 
-    read: Callable[[], Corpus]
+    read: Callable[[Path], Corpus]
     inputs: Callable[[], Mapping[str, str]]
     sections: tuple[str, ...]
     validation_fraction: float
@@ -81,7 +81,7 @@ def _raw_folders() -> list[Path]:
 def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
     raw = movielens_files.locate(name, source, _raw_folders(), DOWNLOADS)
 
-    def read() -> Corpus:
+    def read(_: Path) -> Corpus:
         corpus = movielens.read(name, raw)
         if not raw.verified:
             _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
@@ -100,13 +100,13 @@ def _atomic(name: str, config: PrepareConfig, source: Path | None) -> Found:
     if source is None:
         raise InputError(f"{name} needs --source: the folder with NAME.inter, NAME.item and NAME.user")
     raw = atomic.find(source)
-    return Found(lambda: atomic.read(raw), lambda: raw.sha256, (), MOVIELENS_FRACTION, _origin(raw))
+    return Found(lambda _: atomic.read(raw), lambda: raw.sha256, (), MOVIELENS_FRACTION, _origin(raw))
 
 
 def _synthetic(name: str, config: PrepareConfig, source: Path | None) -> Found:
     _refuse(name, source)
     settings = config.synthetic.model_dump()
-    return Found(lambda: synthetic.generate(**settings), dict, ("synthetic",), MOVIELENS_FRACTION)
+    return Found(lambda _: synthetic.generate(**settings), dict, ("synthetic",), MOVIELENS_FRACTION)
 
 
 def _wikipedia(name: str, config: PrepareConfig, source: Path | None) -> Found:
@@ -154,10 +154,10 @@ def _expansion(name: str, config: PrepareConfig, source: Path | None) -> Found:
     expansion = replace(preset.expansion, **settings)
     base = _base(base_name, config, source)
 
-    def read() -> Corpus:
-        corpus = base.read()
+    def read(folder: Path) -> Corpus:
+        corpus = base.read(folder)
         with tqdm(desc="pairs", total=expansion.pairs, unit_scale=True, disable=None) as bar:
-            return expand(name, corpus, expansion, bar.update)
+            return expand(name, corpus, expansion, bar.update, folder)
 
     return replace(base, read=read, sections=("expansion", *base.sections))
 
@@ -168,7 +168,7 @@ def _base(name: str, config: PrepareConfig, source: Path | None) -> Found:
         prepared = shards.open_corpus(source)
         fraction = WIKIPEDIA_FRACTION if "links" in prepared.manifest["corpus"] else MOVIELENS_FRACTION
         return Found(
-            lambda: joined(prepared),
+            lambda _: joined(prepared),
             lambda: {"content_hash": prepared.content_hash},
             (),
             fraction,
@@ -218,7 +218,7 @@ def _wiki_found(
     def inputs() -> dict[str, str]:
         return {name: sha256_of(file) for name, file in files.items()}
 
-    def read() -> Corpus:
+    def read(_: Path) -> Corpus:
         total = sum(file.stat().st_size for file in files.values())
         with tqdm(desc="reading", total=total, unit="B", unit_scale=True, disable=None) as bar:
             return _read_wiki(wiki(bar.update), config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gramrun.base.files import disk_errors
+from gramrun.base.mapped import mapped_array
 from gramrun.base.processes import Processes
 
 CacheEntry = Literal["pair", "item"]
@@ -47,8 +45,7 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
         rows: number of embeddings.
         width: numbers per embedding.
         dtype: float32 or bfloat16.
-        folder: where to put the unnamed file that backs the tensor, or None for memory. The file is deleted
-            when the process ends, however it ends.
+        folder: where to put the file that backs the tensor (`mapped_array`), or None for memory.
 
     Returns:
         Shape (rows, width).
@@ -58,14 +55,7 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
     """
     if folder is None or rows * width == 0:
         return torch.zeros(rows, width, dtype=dtype)
-    with disk_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
-        size = cache_bytes(rows, width, dtype)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a signal later
-        else:
-            file.truncate(size)
-        mapped = np.memmap(file, dtype=_SAME_SIZE[dtype], mode="r+", shape=(rows, width))
-    return torch.from_numpy(mapped).view(dtype)  # the mapping outlives the open file
+    return torch.from_numpy(mapped_array((rows, width), _SAME_SIZE[dtype], folder)).view(dtype)
 
 
 def cache_bytes(rows: int, width: int, dtype: torch.dtype) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from scipy.stats import binom, chi2
@@ -182,12 +185,28 @@ def test_both_sides_have_blocks_of_their_own(two_sides):
     assert corpus.vocabularies["tag"]["key"].tolist()[-2:] == ["destination block 0", "destination block 1"]
 
 
-def test_equal_settings_give_equal_corpora_and_other_seeds_others(two_sides):
-    def hashed(seed):
-        return split_corpus(expand("x", two_sides, Expansion(3, 2, 1, 600, seed)), 0.2).content_hash
+def test_equal_settings_give_equal_corpora_and_other_seeds_others(two_sides, tmp_path):
+    """In memory or in a file."""
 
-    assert hashed(0) == hashed(0) != hashed(1)
+    def hashed(seed, folder=None):
+        corpus = expand("x", two_sides, Expansion(3, 2, 1, 600, seed), folder=folder)
+        return split_corpus(corpus, 0.2).content_hash
+
+    assert hashed(0) == hashed(0, tmp_path) != hashed(1)
     assert hashed(0) == "cf71f968c31223b62c892088d0c1f743cd30f14cc20784ff46d4875ba337c19b"
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_refused_before_pairs_are_drawn(gramrun, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_wiki(tmp_path / "wiki")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    settings = ["--set", "expansion.left_blocks=3", "--set", "expansion.pairs=3000"]
+    code, _, error = gramrun("prepare", "simple-scale", "--source", "wiki", *settings, "--output", "out")
+    assert code == 2 and "No space left on device" in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_split_of_an_expansion_does_not_depend_on_its_draws(two_sides):
