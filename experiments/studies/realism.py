@@ -1,8 +1,11 @@
 """Do expansions look and rank like the real corpora? Degrees, reciprocity, transitivity, spectrum and MAP@10.
 
     python -m experiments.studies.realism CORPUS_FOLDER ... [--output results/realism]
+    python -m experiments.studies.realism CORPUS_FOLDER ... --links-only
+    python -m experiments.studies.realism CORPUS_FOLDER ... --towers CONFIG [--set KEY=VALUE]
 
-One row per prepared corpus. All statistics are of the training and validation pairs together:
+One row per prepared corpus. --links-only leaves out the spectrum and ALS, which take hours on the largest;
+--towers only adds the MAP@10 of towers. All statistics are of the training and validation pairs together:
 
     top share      the links into the most linked page / all links
     degrees        quantiles of links out of and into a page
@@ -12,7 +15,8 @@ One row per prepared corpus. All statistics are of the training and validation p
     decay          σ_64 / σ_1 of the 0/1 matrix; effective rank: (sum σ)² / sum σ² of its 64 largest
 
 MAP@10 is on the validation split, of popularity, implicit ALS (the package ``implicit``) and exact ALS of the
-paper's objective (γ = 1, λ = 10, k = 64), by gramrun's own evaluation with at most 3,000 left items.
+paper's objective (γ = 1, λ = 10, k = 64), and of towers trained as CONFIG says, by gramrun's own evaluation
+with at most 3,000 left items.
 """
 
 from __future__ import annotations
@@ -26,14 +30,18 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import scipy.sparse.linalg
+import torch
 
 from gramrun.base.files import write_text
-from gramrun.config import BaselineSection, EvaluationSection
+from gramrun.config import BaselineSection, EvaluationSection, RunConfig
+from gramrun.config.loading import load_config
 from gramrun.data.corpus import Corpus, SplitCorpus
 from gramrun.data.shards import open_corpus
 from gramrun.data.split import joined
 from gramrun.evaluation.baselines.run import fit_baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
+from gramrun.model.build import embed_all
+from gramrun.training.trainer import Trainer
 
 SINGULAR_VALUES = 64
 QUANTILES = (0.5, 0.9, 0.99)
@@ -58,9 +66,10 @@ def graph(corpus: Corpus, wedges: int) -> dict[str, float]:
         wedges: draws for the transitivity.
     """
     shape = corpus.left.items, corpus.right.items
-    ones = np.ones(len(corpus.pair_left))
-    matrix = scipy.sparse.csr_array((ones, (corpus.pair_left, corpus.pair_right)), shape=shape)
-    out, into = np.diff(matrix.indptr), np.bincount(corpus.pair_right, minlength=shape[1])
+    out, into = (
+        np.bincount(pairs, minlength=items)
+        for pairs, items in zip((corpus.pair_left, corpus.pair_right), shape, strict=True)
+    )
     found: dict[str, float] = {
         "pages": shape[0],
         "links": len(corpus.pair_left),
@@ -72,11 +81,23 @@ def graph(corpus: Corpus, wedges: int) -> dict[str, float]:
     if corpus.left.item == corpus.right.item:
         keys = corpus.pair_left.astype(np.int64) * shape[1] + corpus.pair_right
         found["reciprocity"] = _are_in(keys, corpus.pair_right, corpus.pair_left, shape[1]).mean()
-        found["transitivity"] = _transitivity(keys, matrix, wedges)
-    values = _singular_values(matrix)
-    found["decay"] = values.min() / values.max()
-    found["effective rank"] = values.sum() ** 2 / (values**2).sum()
+        found["transitivity"] = _transitivity(keys, out, corpus.pair_right, shape[1], wedges)
     return found
+
+
+def spectrum(corpus: Corpus) -> dict[str, float]:
+    """Statistics of the singular values of the 0/1 matrix."""
+    shape = corpus.left.items, corpus.right.items
+    ones = np.ones(len(corpus.pair_left))
+    matrix = scipy.sparse.csr_array((ones, (corpus.pair_left, corpus.pair_right)), shape=shape)
+    start = np.random.default_rng(0).random(min(shape))
+    values = scipy.sparse.linalg.svds(
+        matrix, SINGULAR_VALUES, return_singular_vectors=False, v0=start, tol=1e-3
+    )
+    return {
+        "decay": values.min() / values.max(),
+        "effective rank": values.sum() ** 2 / (values**2).sum(),
+    }
 
 
 def _are_in(keys: np.ndarray, left: np.ndarray, right: np.ndarray, columns: int) -> np.ndarray:
@@ -85,54 +106,62 @@ def _are_in(keys: np.ndarray, left: np.ndarray, right: np.ndarray, columns: int)
     return np.asarray(keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted)
 
 
-def _transitivity(keys: np.ndarray, matrix: scipy.sparse.csr_array, wedges: int) -> float:
+def _transitivity(keys: np.ndarray, out: np.ndarray, right: np.ndarray, columns: int, wedges: int) -> float:
+    """Of the links of each page, `right`, which are sorted by page and `out` in number."""
     random = np.random.default_rng(0)
-    degrees = np.diff(matrix.indptr).astype(float)
+    starts, degrees = np.cumsum(out) - out, out.astype(float)
     weights = degrees * (degrees - 1)
     pages = random.choice(len(degrees), wedges, p=weights / weights.sum())
     first = random.integers(degrees[pages])
     second = (first + 1 + random.integers(degrees[pages] - 1)) % degrees[pages]
-    y, z = (matrix.indices[matrix.indptr[pages] + rank.astype(np.int64)] for rank in (first, second))
-    columns = matrix.shape[1]
+    y, z = (right[starts[pages] + rank.astype(np.int64)] for rank in (first, second))
     return float((_are_in(keys, y, z, columns) | _are_in(keys, z, y, columns)).mean())
 
 
-def _singular_values(matrix: scipy.sparse.csr_array) -> np.ndarray:
-    start = np.random.default_rng(0).random(min(matrix.shape))
-    return np.asarray(
-        scipy.sparse.linalg.svds(matrix, SINGULAR_VALUES, return_singular_vectors=False, v0=start, tol=1e-3)
-    )
-
-
-def quality(corpus: SplitCorpus) -> dict[str, float]:
-    """Validation MAP@10 of each baseline."""
-    settings = EvaluationSection(left_items=min(LEFT_ITEMS, corpus.left.items))
+def quality(corpus: SplitCorpus, names: Sequence[str]) -> dict[str, float]:
+    """Validation MAP@10 of baselines."""
     found = {}
-    for name, section in BASELINES.items():
-        fitted = fit_baseline(section, corpus)
-        result = evaluate_embeddings(fitted.left, fitted.right, corpus, "validation", settings)
-        found[name] = float(result["map@10"])
+    for name in names:
+        fitted = fit_baseline(BASELINES[name], corpus)
+        found[name] = _map(corpus, fitted.left, fitted.right)
         print(f"{corpus.name}: {name} {found[name]:.4f}", flush=True)
     return found
 
 
-def row(folder: Path, wedges: int) -> dict[str, Any]:
-    """All columns of one corpus."""
-    corpus = open_corpus(folder)
-    return {"corpus": folder.name, **graph(joined(corpus), wedges), **quality(corpus)}
+def towers(corpus: SplitCorpus, config: Path, settings: Sequence[str]) -> float:
+    """Validation MAP@10 of towers."""
+    trainer = Trainer(load_config(RunConfig, config, [f"data.path={corpus.path}", *settings]), corpus)
+    for _ in trainer.steps():
+        pass
+    return _map(corpus, *embed_all(trainer.model, corpus))
+
+
+def _map(corpus: SplitCorpus, left: torch.Tensor, right: torch.Tensor) -> float:
+    settings = EvaluationSection(left_items=min(LEFT_ITEMS, corpus.left.items))
+    return float(evaluate_embeddings(left, right, corpus, "validation", settings)["map@10"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write OUTPUT/realism.csv and realism.md; rows of other corpora that are there stay."""
     parser = argparse.ArgumentParser(description="Compare expansions with real corpora.")
     parser.add_argument("corpora", nargs="+", type=Path, help="folders of prepared corpora")
+    parser.add_argument("--links-only", action="store_true", help="no spectrum and no ALS")
+    parser.add_argument("--towers", type=Path, metavar="CONFIG", help="a config of gramrun train")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of it")
     parser.add_argument("--output", type=Path, default=Path("results/realism"))
     parser.add_argument("--wedges", type=int, default=200_000)
     given = parser.parse_args(arguments)
     table = given.output / "realism.csv"
     rows = {r["corpus"]: r for r in pd.read_csv(table).to_dict("records")} if table.exists() else {}
     for folder in given.corpora:
-        rows[folder.name] = row(folder, given.wedges)
+        corpus = open_corpus(folder)
+        if given.towers:
+            found = {"towers": towers(corpus, given.towers, given.set)}
+        else:
+            whole = joined(corpus)
+            found = graph(whole, given.wedges) | ({} if given.links_only else spectrum(whole))
+            found |= quality(corpus, ["popularity"] if given.links_only else list(BASELINES))
+        rows[folder.name] = {"corpus": folder.name, **rows.get(folder.name, {}), **found}
         frame = pd.DataFrame(list(rows.values()))
         given.output.mkdir(parents=True, exist_ok=True)
         write_text(table, frame.to_csv(index=False))

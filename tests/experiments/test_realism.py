@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import ROOT
 from small_wiki import write_wiki
 
 from experiments.studies import realism
@@ -20,7 +21,7 @@ def wiki(tmp_path_factory):
 
 
 def test_the_statistics_are_those_of_an_enumeration(wiki):
-    found = realism.graph(wiki, 100_000)
+    found = realism.graph(wiki, 100_000) | realism.spectrum(wiki)
     links = set(zip(wiki.pair_left.tolist(), wiki.pair_right.tolist(), strict=True))
     assert found["reciprocity"] == pytest.approx(np.mean([(y, x) in links for x, y in links]))
     closed = [
@@ -48,3 +49,15 @@ def test_the_table_has_a_column_for_each_corpus(wiki, tmp_path):
     assert frame["corpus"].tolist() == ["a", "b"]
     assert frame["exact ALS"].between(0, 1).all()
     assert (tmp_path / "out" / "realism.md").read_text().startswith("| | a | b |")
+    config = str(ROOT / "configs" / "enwik8" / "paper-sampling.yaml")
+    small = ["--set", "train.batch_size=500", "--set", "estimator.gramian_batch_size=500"]
+    realism.main([str(tmp_path / "b"), "--output", str(tmp_path / "out"), "--towers", config, *small])
+    again = pd.read_csv(tmp_path / "out" / "realism.csv")
+    assert np.isnan(again["towers"][0]) and 0 < again["towers"][1] <= 1
+    pd.testing.assert_frame_equal(again.drop(columns="towers"), frame)
+    realism.main(
+        [str(tmp_path / "a"), "--output", str(tmp_path / "links"), "--links-only", "--wedges", "1000"]
+    )
+    links = pd.read_csv(tmp_path / "links" / "realism.csv")
+    pd.testing.assert_frame_equal(links, frame.loc[[0], links.columns])
+    assert {"transitivity", "popularity"} < set(links) < set(frame)
