@@ -59,8 +59,8 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "simple-scale, inputs of 256, Adagrad, 20 epochs": (WIDE_ADAGRAD, END),
     "simple-scale, inputs of 256, sparse Adam, constant η": (WIDE, CONSTANT),
     "simple-scale, inputs of 256, sparse Adam, 20 epochs": (WIDE, END),
-    "fr-scale, constant η": (FRENCH, CONSTANT),
-    "fr-scale, half an epoch": (FRENCH, END),
+    "fr-scale, sparse Adam, constant η": (FRENCH, CONSTANT),
+    "fr-scale, sparse Adam, ½ epoch": (FRENCH, END),
     "fr-scale, Adagrad, ¼ epoch": (FRENCH_ADAGRAD, END),
 }
 PLANTED = {  # items, epochs, k
@@ -78,7 +78,7 @@ SHOWN = {  # training -> title of its panel
     "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\nk = 64",
     "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
     "simple-scale, inputs of 256, Adagrad, 20 epochs": "simple-scale, Adagrad\ninputs of 256, k = 64",
-    "fr-scale, half an epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
+    "fr-scale, sparse Adam, ½ epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
     "fr-scale, Adagrad, ¼ epoch": "fr-scale, Adagrad, ¼ epoch\nk = 128, NOT TRAINED",
 }
 

@@ -46,8 +46,8 @@ def of_gramian_errors(plan, dataset):
         for side, s, t in itertools.product(("left", "right"), SEEDS, range(1, 11))
     ]  # fmt: skip
     return {
-        *gramian_error.measurements(dataset, pd.DataFrame(rows), pairs=1000),
-        *(f"{dataset}/{x}" for x in TRAJECTORY),
+        *gramian_error.measurements(plan.named(dataset), pd.DataFrame(rows), pairs=1000),
+        *(f"{plan.named(dataset)}/{x}" for x in TRAJECTORY),
     }
 
 

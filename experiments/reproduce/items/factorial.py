@@ -39,6 +39,7 @@ ESTIMATORS = {
     "SOGram α=0.1": ("paper-sogram", "estimator.alpha=0.1"),
     "SOGram α=0.01": ("paper-sogram", "estimator.alpha=0.01"),
     "SOGram α=0.001": ("paper-sogram", "estimator.alpha=0.001"),
+    "SOGram α=0.1 of SAGA estimates": ("paper-sogram", "estimator.cache=item", "estimator.alpha=0.1"),
     "SAGram per item": ("paper-sagram", "estimator.cache=item"),
     EXACT: ("paper-exact",),
 }
@@ -170,4 +171,4 @@ def _trained(maps: Seeds, popularity: float, short: bool, known: bool) -> str:
 def _pair(sides: Iterator[Seeds]) -> str:
     """The mean over the seeds whose runs logged it, left · right; empty where none did."""
     known = [[error for error in side if not np.isnan(error)] for side in sides]
-    return " · ".join(f"{np.mean(side):.3f}" for side in known if side)
+    return " · ".join(f"{np.mean(side):.3f}" for side in known) if all(known) else ""

@@ -2,8 +2,8 @@
 
 `trade_off` (Figure 3) reads the same trajectories with the functions of this module.
 
-Options: ``steps``; ``settings`` (``--set`` settings of another training than the config's); ``part`` (what
-the tables and figures of a second training are called; claims are judged on the first).
+Options: ``steps``; ``settings`` (``--set`` settings of another training than the config's); ``part``, which
+lengthens the corpus's name in tables, figures and claims where there is such a training.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ def section(plan: Plan) -> Section:
     """The curves, and tables of late errors."""
     tables, drawn, runs = [], [], []
     measured: dict[str, Seeds] = {}
-    part, training = plan.options.get("part"), training_of(plan)
+    training = training_of(plan)
     for dataset in plan.datasets:
         paths = [task.output for task in of_dataset(plan, dataset)]
         runs += paths
         frame, pairs = errors(plan, dataset), pairs_of(dataset)
         name = plan.named(dataset)
-        figures_of = {"gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}."}
-        if not part:
-            figures_of["theory"] = "measured errors beside Proposition 5's bounds."
+        figures_of = {
+            "gram-error": f"errors on one trajectory a seed, driven by batch sampling{training}.",
+            "theory": "measured errors beside Proposition 5's bounds.",
+        }
         drawn += [draw_runs(plan.folder, kind, paths, name, text) for kind, text in figures_of.items()]
         caption = (
             f"{dataset}{training}: ‖Ĝ − G‖_F / ‖G‖_F, mean over the last {LATE:.0%} of "
@@ -54,7 +55,7 @@ def section(plan: Plan) -> Section:
             + conditions(frame, pairs)
         )
         tables.append(Table(name, caption, table(frame)))
-        measured |= {} if part else measurements(dataset, frame, pairs)
+        measured |= measurements(name, frame, pairs)
     return Section(
         plan.item,
         "Gramian error",

@@ -1,7 +1,7 @@
 """Figures 5 and 6: what gravity does (Appendix B): distributions of inner products, and MAP@10 against λ.
 
-The model is that of ``paper-sampling``, trained with each λ of the plan: the paper does not name the
-estimator, and at the rates that train these towers SOGram with α = 0.01 lags too far behind to rank. Options:
+The model is that of ``paper-sampling``, trained with each λ of the plan. The paper's is trained with SOGram,
+α = 0.01, which at the rates that train these towers lags too far behind to rank. Options:
 ``gravity``, the λs; ``shown``, the two whose distributions are drawn, the smaller first; ``pairs``, how many
 of each kind are measured; ``epochs``, where the config's own are too many (also as a table by corpus);
 ``settings``, of all runs; ``part``, what the tables of one of several plans are called.

@@ -24,14 +24,15 @@ def section(plan: Plan) -> Section:
         paths = [task.output for task in gramian_error.of_dataset(plan, dataset)]
         runs += paths
         text = f"SOGram's error for several α{training}."
-        drawn.append(draw_runs(plan.folder, "trade-off", paths, dataset, text))
+        name = plan.named(dataset)
+        drawn.append(draw_runs(plan.folder, "trade-off", paths, name, text))
         frame, pairs = gramian_error.errors(plan, dataset), gramian_error.pairs_of(dataset)
-        measured |= gramian_error.measurements(dataset, frame, pairs)
+        measured |= gramian_error.measurements(name, frame, pairs)
         caption = (
             f"{dataset}{training}: the first measured step from which the smaller α keeps the smaller error, "
             f"by the mean curve of {len(plan.seeds)} seeds. {gramian_error.conditions(frame, pairs)}"
         )
-        tables.append(Table(dataset, caption, crossings(frame[frame["estimator"] == "SOGram"])))
+        tables.append(Table(name, caption, crossings(frame[frame["estimator"] == "SOGram"])))
     return Section(
         plan.item,
         "Bias and variance over α",
