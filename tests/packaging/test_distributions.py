@@ -46,7 +46,7 @@ def built(tmp_path_factory) -> tuple[Path, Path]:
             shutil.copy(path, tree)
     sdist = call_backend(tree, "build_sdist", folder)
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return sdist, call_backend(folder / sdist.name.removesuffix(".tar.gz"), "build_wheel", folder)
 
 

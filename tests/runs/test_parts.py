@@ -1,15 +1,17 @@
 """What several processes wrote of a checkpoint, read by one: in place, and without running code."""
 
+import io
 import os
 import pickle
 
 import pytest
 import torch
 from torch.distributed.checkpoint import FileSystemWriter
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from gramrun.base.errors import InputError
-from gramrun.runs.parts import parts_folder, read_parts
+from gramrun.runs.parts import _Unpickler, parts_folder, read_parts
 
 
 @pytest.fixture
@@ -42,6 +44,26 @@ class Code:
 
     def __reduce__(self):
         return os.mkdir, (str(self.target),)
+
+
+class Attribute:
+    def __init__(self, kind, name):
+        self.call = getattr, (kind, name)
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_metadata_reads_no_attribute_but_a_member_of_an_enumeration():
+    """Which Python 3.11.0 to 3.11.3 pickle so."""
+
+    def load(kind, name):
+        return _Unpickler(io.BytesIO(pickle.dumps(Attribute(kind, name)))).load()
+
+    member = next(iter(_MEM_FORMAT_ENCODING))
+    assert load(_MEM_FORMAT_ENCODING, member.name) is member
+    with pytest.raises(pickle.UnpicklingError, match="attribute __subclasses__"):
+        load(torch.Size, "__subclasses__")
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -37,9 +37,10 @@ _CLOSING = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in _TAGS.
 _MARKER = "\x7f"
 
 _TARGET = r"([^\[\]{}|<>\x00-\x1f\x7f]++)"
-_LABEL = r"\|(?!\]\])[^\[\]]*+(?:\](?!\])[^\[\]]*+|\[(?!\[)[^\[\]]*+)*+"
+_LABEL = r"\|(?!\]\])[^\[\]]*+(?:(?:\](?!\])|\[(?!\[))[^\[\]]*+)*"
 # Consumes every `[[`, link or not, as MediaWiki does; this keeps the time linear.
-_LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?+\]\])?+")
+# No possessive groups: before Python 3.11.5 those that hold a choice match too little.
+_LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?\]\])?")
 # The word is `redirect` or the wiki's own for it (#WEITERLEITUNG, #重定向), all of them one word.
 _FIRST_LINK = re.compile(r"\[\[([^\[\]|\n]++)(?:\|[^\[\]]*+)?\]\]")
 _REDIRECT = re.compile(r"\s*+[#＃][^\W\d_][^\s\[\]:]++\s*+(?::\s*+)?" + _FIRST_LINK.pattern)
