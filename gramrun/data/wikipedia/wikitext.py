@@ -39,7 +39,7 @@ _MARKER = "\x7f"
 _TARGET = r"([^\[\]{}|<>\x00-\x1f\x7f]++)"
 _LABEL = r"\|(?!\]\])[^\[\]]*+(?:(?:\](?!\])|\[(?!\[))[^\[\]]*+)*"
 # Consumes every `[[`, link or not, as MediaWiki does; this keeps the time linear.
-# No possessive groups: before Python 3.11.5 those that hold a choice match too little.
+# No possessive groups: before Python 3.11.5 they match too little where they hold a choice (gh-106052).
 _LINK = re.compile(rf"\[\[(?:{_TARGET}(?:{_LABEL})?\]\])?")
 # The word is `redirect` or the wiki's own for it (#WEITERLEITUNG, #重定向), all of them one word.
 _FIRST_LINK = re.compile(r"\[\[([^\[\]|\n]++)(?:\|[^\[\]]*+)?\]\]")
