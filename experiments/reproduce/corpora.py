@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.reproduce.scheduler import gramrun
 
 TUNING_FRACTION = 0.1
+SEEDS = (1, 2)  # of splits and copies beside the first
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,20 @@ WIKIS = ("miwiki", "zuwiki", "vewiki")
 DATASETS |= {name: Dataset(name, "wikipedia-sql", ("wikipedia.categories=false",), name) for name in WIKIS}
 # Other splits of enwik8's links into training and validation pairs.
 DATASETS |= {
-    f"enwik8-split{seed}": Dataset(f"enwik8-split{seed}", "enwik8", (f"split.seed={seed}",))
-    for seed in (1, 2)
+    f"enwik8-split{seed}": Dataset(f"enwik8-split{seed}", "enwik8", (f"split.seed={seed}",)) for seed in SEEDS
+}
+# Other expansions to Simple's size, each with a split of its own.
+DATASETS |= {
+    f"simple-scale-copy{seed}": Dataset(
+        f"simple-scale-copy{seed}", "simple-scale", (f"expansion.seed={seed}", f"split.seed={seed}")
+    )
+    for seed in SEEDS
 }
 
 
 def configs(dataset: str) -> Path:
-    """The folder of a data set's configs; those of another split are the corpus's."""
-    return Path("configs") / dataset.partition("-split")[0]
+    """The folder of a data set's configs; those of another split or copy are the corpus's."""
+    return Path("configs") / re.sub(r"-(split|copy)\d+$", "", dataset)
 
 
 def tuning(name: str) -> Dataset:
