@@ -63,7 +63,7 @@ else
 	@test -f results/$(PUBLISHED)/RESULTS.md || { echo "results/$(PUBLISHED): no report there"; exit 2; }
 	@mkdir -p $(REFERENCE) && touch $(REFERENCE)/published.txt
 	cd $(REFERENCE) && xargs -r rm -f < published.txt
-	cd results/$(PUBLISHED) && ls RESULTS.md claims.json */*.png */*.csv \
+	cd results/$(PUBLISHED) && ls RESULTS.md claims.json runs.csv */*.png */*.csv \
 		> $(CURDIR)/$(REFERENCE)/published.txt
 	cd results/$(PUBLISHED) && xargs cp --parents -t $(CURDIR)/$(REFERENCE) < $(CURDIR)/$(REFERENCE)/published.txt
 endif

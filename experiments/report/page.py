@@ -13,7 +13,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.report import summary
-from experiments.report.runs import common_lines, environment, read_record
+from experiments.report.runs import RunRecord, common_lines, environment, hours, read_record, time_table
 from experiments.report.sections import Section, Table
 from experiments.report.verdicts import Verdict, write_verdicts
 from gramrun.base.files import write_text
@@ -64,20 +64,23 @@ class _Part:
 
 
 def write_report(report: Report) -> Path:
-    """Write RESULTS.md, whose path is returned, and claims.json.
+    """Write RESULTS.md, whose path is returned, claims.json and runs.csv.
 
     Raises:
         InputError: a run has no manifest.
     """
-    parts = [_part(report, section) for section in report.sections]
+    records = {path: read_record(path) for section in report.sections for path in section.runs}
+    parts = [_part(report, section, records) for section in report.sections]
+    times = time_table(list(records.values()))
     write_verdicts(report.verdicts, report.folder / "claims.json")
+    write_text(report.folder / "runs.csv", times.to_csv(index=False))
     path = report.folder / "RESULTS.md"
-    write_text(path, render(report, parts))
+    write_text(path, render(report, parts, hours(times)))
     return path
 
 
-def render(report: Report, parts: Sequence[_Part]) -> str:
-    """RESULTS.md."""
+def render(report: Report, parts: Sequence[_Part], spent: str) -> str:
+    """RESULTS.md; `spent` says how long the runs took."""
     comparisons = pd.DataFrame(summary.comparisons(report.verdicts), dtype=str)
     return (
         _environment()
@@ -92,6 +95,7 @@ def render(report: Report, parts: Sequence[_Part]) -> str:
             comparisons=_grid(Table("comparisons", "", comparisons)),
             untested=summary.untested(report.verdicts),
             origin=_origin(report),
+            spent=spent,
         )
     )
 
@@ -111,11 +115,11 @@ def _environment() -> Environment:
     return environment
 
 
-def _part(report: Report, section: Section) -> _Part:
+def _part(report: Report, section: Section, records: Mapping[Path, RunRecord]) -> _Part:
     return _Part(
         section,
         [_grid(table) for table in section.tables],
-        [("Command", report.command), *common_lines([read_record(path) for path in section.runs])],
+        [("Command", report.command), *common_lines([records[path] for path in section.runs])],
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from gramrun.base.files import read_json
@@ -19,12 +20,16 @@ SHORT = 12  # hex digits shown of a hash; manifests have them all
 class RunRecord:
     """One run. `seconds` is its duration; hashes are complete."""
 
+    name: str
     seed: int
     data: str
     data_hash: str
     config_hash: str
     git_commit: str
     environment: str
+    machine: str
+    threads: int
+    started: str
     seconds: float
     status: str
 
@@ -44,12 +49,16 @@ def read_record(path: Path) -> RunRecord:
     manifest = read_json(path / directory.MANIFEST)
     config = yaml.safe_load((path / directory.CONFIG).read_text(encoding="utf-8"))
     return RunRecord(
+        name=f"{path.parent.name}/{path.name}",
         seed=int(manifest["seed"]),
         data=Path(config["data"]["path"]).name,
         data_hash=str(manifest["data_hash"]),
         config_hash=str(manifest["config_hash"]),
         git_commit=str(manifest.get("git_commit") or "unknown"),
         environment=environment(manifest),
+        machine=str(manifest.get("processor", "unknown")),
+        threads=int(manifest.get("threads", 0)),
+        started=str(manifest.get("started", "")),
         seconds=float(manifest.get("seconds", 0.0)),
         status=str(manifest.get("status", "finished")),
     )
@@ -80,6 +89,21 @@ def common_lines(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
         ("Code", _distinct(record.short_commit for record in records)),
         ("Environment", _distinct(record.environment for record in records)),
     ]
+
+
+def time_table(records: Sequence[RunRecord]) -> pd.DataFrame:
+    """When and where each run was made, and for how many seconds it ran, with whatever ran beside it."""
+    rows = [(r.name, round(r.seconds, 1), r.machine, r.threads, r.started, r.short_commit) for r in records]
+    return pd.DataFrame(rows, columns=["run", "seconds", "machine", "threads", "started", "commit"])
+
+
+def hours(times: pd.DataFrame) -> str:
+    """How many runs there are and how long they ran, on each machine, in one line."""
+    each = [
+        f"{len(seconds)} on {machine}, {seconds.sum() / 3600:,.1f} hours"
+        for machine, seconds in times.groupby("machine")["seconds"]
+    ]
+    return "; ".join(each) or "none here"
 
 
 def _distinct(values: Iterable[str]) -> str:

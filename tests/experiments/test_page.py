@@ -104,6 +104,10 @@ def test_markdown_has_the_claims_first_and_every_table_is_one(page, report):
         "gramian_error/enwik8.png", "gramian_error/movielens.png", "map_curves/enwik8.png"
     ]  # fmt: skip
     assert "**PASS** 2" in text and "3 runs, 4.5 minutes" in text and "1 thread a run" in text
+    assert re.search(r"\[runs.csv\]\(runs.csv\) \(3 on .+, 0\.1 hours\)", text)
+    times = pd.read_csv(report.folder / "runs.csv")
+    assert times["run"].tolist() == [f"enwik8/sampling-seed{seed}" for seed in SEEDS]
+    assert times["seconds"].tolist() == [90.0] * 3 and times["threads"].tolist() == [1] * 3
     assert "- Seeds: 0, 1, 2\n- Data: enwik8 f6958ff4f7ec\n" in text
 
 

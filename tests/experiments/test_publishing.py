@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
-REPORT = ("RESULTS.md", "claims.json")
+REPORT = ("RESULTS.md", "claims.json", "runs.csv")
 
 
 def write(folder, *names):
