@@ -85,7 +85,6 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.benchmarks.step_time
 	$(BIN)/python -m experiments.benchmarks.estimator_cost
 	$(BIN)/python -m experiments.benchmarks.evaluation_speed
-	$(BIN)/python -m experiments.benchmarks.resume_cost
 	$(BIN)/python -m experiments.benchmarks.growth
 	$(BIN)/python -m experiments.benchmarks.row_wise
 	$(BIN)/python -m experiments.benchmarks.time_to_quality

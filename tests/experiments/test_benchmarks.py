@@ -15,7 +15,6 @@ from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
     gpu,
-    resume_cost,
     row_wise,
     step_time,
 )
@@ -129,19 +128,6 @@ def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
     text = timing.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
     assert "toy: 300 left items, 700 candidates of 900, k = 16" in text
     assert text.splitlines()[4].startswith("| product and topk |")
-
-
-def test_the_cost_of_checkpoints(corpus_path, tmp_path):
-    (tmp_path / "runs").mkdir()
-    frame, facts = resume_cost.measure("sagram", corpus_path, tmp_path / "runs", rounds=2)
-    assert sorted(frame) == ["restore", "save", "torch.load", "torch.save"]
-    assert len(frame) == 2
-    whole = tmp_path / "runs" / "sagram-plain" / f"{resume_cost.STEPS + 3}.pt"
-    assert facts["bytes"] == pytest.approx(whole.stat().st_size, abs=4000)  # the same tensors
-    frame = pd.DataFrame({"save": [1, 3], "torch.save": [2, 2], "restore": [4, 4], "torch.load": [1, 1]})
-    cells = resume_cost.row("m", frame, {"epoch": 100, "bytes": 5e6}).split(" | ")
-    assert cells[2:5] == ["2000 (1000–3000)", "1.00 (0.50–1.50)", "4000 (4000–4000)"]
-    assert cells[5:] == ["4.00 (4.00–4.00)", "100", "2.00 (1.00–3.00) |"]
 
 
 def test_split_tables_at_toy_size(tmp_path, monkeypatch):
