@@ -12,6 +12,12 @@ from enum import StrEnum
 Value = str | int | float
 
 SAMPLING, EXACT = "sampling", "exact Gramian"  # labels of methods
+NEAREST = (  # those with the nearest Gramians, the nearest first; `factorial` has the last one's label
+    EXACT,
+    "SAGram β=1, per item",
+    "SAGram β=1, per item, bfloat16",
+    "SAGram per item",
+)
 GRAMIAN_FORM, DOUBLE_SUM = "Gramian form", "double sum"  # of a batch's gravity
 
 

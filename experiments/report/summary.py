@@ -16,15 +16,16 @@ MADE = frozenset(
 )
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
-    "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two"
-    " corpora). PASS: all of it within the claim's limits. FAIL: none of it. BETTER THAN CLAIMED: none of "
-    "it, on the side where more is had. NOT DECIDED: it reaches across a limit. NOT TRAINED: towers of the "
-    "exact Gramian, or else of SAGram per item, or else of sampling, rank below popularity or, by their "
-    "interval, below 90 % of exact ALS of their objective. NOT TESTED HERE: not measured, or in runs that "
+    "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two "
+    "corpora; where a seed never arrives, from the least to the greatest of six seeds or more). PASS: all "
+    "of it within the claim's limits. FAIL: none of it. BETTER THAN CLAIMED: none of it, on the side where "
+    "more is had. NOT DECIDED: it reaches across a limit. NOT TRAINED: towers of the exact Gramian, or else "
+    "of SAGram per item, or else of sampling, rank by their interval below popularity or below 90 % of "
+    "exact ALS of their objective, where that was solved. NOT TESTED HERE: not measured, or in runs that "
     "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
     "(start and batches): each corpus has one split and one sample of candidates. Verdicts, not the "
-    "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements"
-    " on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
+    "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
+    "on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
     "experiments/report/claims.py. † made or expanded data. * A real corpus, but not one of the paper's. "
     "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly."
 )

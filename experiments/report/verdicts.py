@@ -3,8 +3,8 @@
 Left and right are compared seed by seed: the same seed has the same batches and start. The mean over seeds
 (of ratios, by their logarithms) gets a 95 % interval by Student's t. Seeds of two corpora do not pair: there
 it is Welch's interval, of ratios by their logarithms. A contrast takes the lesser of both parts' means and
-ends, since both must hold. A seed that never arrives counts as infinite; the interval then goes from the
-least to the greatest value.
+ends, since both must hold. A seed that never arrives counts as infinite; the interval is then that of the
+median, from the least to the greatest value, which six seeds or more have at 95 %.
 
 Comparisons of the same measurements on the same corpus are a family (`Claim.family`). Holm's method keeps the
 chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are those at the level
@@ -15,8 +15,8 @@ PASS             the whole interval lies within the claim's limits
 FAIL             the whole interval lies outside
 BETTER           the whole interval lies outside a band, on the side on which more is had than was claimed
 NOT DECIDED      the interval reaches across a limit, or ties with a bound, or does so when corrected
-NOT TRAINED      towers with the nearest Gramian rank below popularity, or below 90 % of exact ALS of their
-                 own objective
+NOT TRAINED      towers with the nearest Gramian rank, by the upper end of their interval, below popularity
+                 or below 90 % of exact ALS of their own objective, where that was solved
 NOT TESTED HERE  a measurement is missing, the runs are too short for the claim, or there is no interval
 ===============  ====================================================================================
 """
@@ -300,8 +300,10 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) ->
         return between_corpora(*rows, level=level, logarithms=claim.measure.startswith("ratio"))
     ratios = claim.measure in ("ratio", "contrast")
     ends = [
-        (float(np.median(row)), min(row), max(row))
-        if claim.measure == "count" or np.isinf(row).any() or (ratios and not row.all())
+        (float(row[0]),) * 3
+        if claim.measure == "count"
+        else _of_median(row, level)
+        if np.isinf(row).any() or (ratios and not row.all())
         else geometric(tuple(row), level)
         if ratios and min(row) > 0
         else (float(np.mean(row)), *interval(tuple(row), level))
@@ -309,6 +311,13 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) ->
     ]
     middle, low, high = np.min(ends, axis=0).tolist()  # a contrast holds where both of its parts do
     return middle, low, high
+
+
+def _of_median(row: np.ndarray, level: float) -> Estimate:
+    """The median, and its interval from the least to the greatest of n seeds: of level 1 − 2^(1 − n)."""
+    wide_enough = 1 - 2.0 ** (1 - len(row)) >= level
+    low, high = (float(row.min()), float(row.max())) if wide_enough else (-math.inf, math.inf)
+    return float(np.median(row)), low, high
 
 
 def between_corpora(

@@ -24,6 +24,7 @@ from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Job, Script, kept_manifest, state_of
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
+from gramrun.base.locks import locked
 from gramrun.data.manifest import UNREADABLE
 from gramrun.data.shards import MANIFEST
 from gramrun.runs import directory
@@ -55,8 +56,13 @@ def add(jobs: Sequence[Job], file: Path = FILE) -> int:
     Returns:
         How many files are published now.
     """
-    before = read(file)
     own = {path.as_posix(): source.read_bytes() for path, source in _files(jobs)}
+    with locked(file, wait_seconds=60):
+        return _add(own, file)
+
+
+def _add(own: Mapping[str, bytes], file: Path) -> int:
+    before = read(file)
     runs = {path.rpartition("/")[0] for path in own if path.startswith("results/runs")}
     kept = {folder for folder in runs if _is_published(_inside(own, folder), _inside(before, folder))}
     corpora = (path for path in own if path.startswith("results/corpora") and path in before)
@@ -98,14 +104,15 @@ def _hash(manifest: bytes) -> str:
 def restore(file: Path = FILE) -> int:
     """Write the published files of which there is nothing here; return how many.
 
-    A run directory that is here is left alone, whatever its state.
+    A run that is here is left alone, whatever its state.
     """
     found = {Path(path): content for path, content in read(file).items()}
-    here = {path.parent for path in found if path.parts[:2] == ("results", "runs") and path.parent.exists()}
+    here = {path.parent for path in found if path.name == directory.MANIFEST and path.exists()}
     absent = {p: content for p, content in found.items() if p.parent not in here and not p.exists()}
-    for path, content in absent.items():
+    # A run's manifest comes last: it says that the run is here.
+    for path in sorted(absent, key=lambda path: path.name == directory.MANIFEST):
         with new_file(path) as temporary:
-            temporary.write_bytes(content)
+            temporary.write_bytes(absent[path])
     return len(absent)
 
 

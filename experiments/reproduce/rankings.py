@@ -334,8 +334,7 @@ def judged(labels: Collection[str]) -> str:
     The best of several methods would pass by luck. Sampling, where there is no other, can fall short for the
     noise of its Gramian.
     """
-    near = [label for label in labels if label.startswith("SAGram") and "per item" in label]
-    return EXACT if EXACT in labels else near[0] if near else SAMPLING
+    return next((label for label in keys.NEAREST if label in labels), SAMPLING)
 
 
 def required_map(popularity: float, optimum: Seeds) -> float:

@@ -37,6 +37,7 @@ import gramrun
 from experiments.report.sections import interval
 from experiments.reproduce.corpora import DATASETS, prepare
 from gramrun.base.files import write_text
+from gramrun.base.locks import locked
 from gramrun.config import BaselineConfig, EvaluationSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -201,10 +202,11 @@ def _open(name: str) -> SplitCorpus:
     return open_corpus(DATASETS[name].path)
 
 
-def record(file: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a table, with new columns where it has some."""
-    known = pd.read_csv(file) if file.exists() else pd.DataFrame()
-    write_text(file, pd.concat([known, pd.DataFrame([row])]).to_csv(index=False, float_format="%.6g"))
+def record(file: Path, *rows: Mapping[str, Any]) -> None:
+    """Append rows to a table, with new columns where they have some."""
+    with locked(file, wait_seconds=60):
+        known = pd.read_csv(file) if file.exists() else pd.DataFrame()
+        write_text(file, pd.concat([known, pd.DataFrame(rows)]).to_csv(index=False, float_format="%.6g"))
 
 
 def recorded(file: Path, key: Mapping[str, Any]) -> bool:

@@ -76,9 +76,11 @@ def measure(name: str, side: str, method: str, seed: int) -> None:
     prepare(held_out(name, side))
     corpus = open_corpus(held_out(name, side).path)
     left, right = embed(name, side, method, corpus, seed)
+    rows = []
     for among in get_args(Among) if side == "right" else ("all",):
         found = evaluate_embeddings(left, right, corpus, "validation", EvaluationSection(), among)
-        record(RUNS, key | {"among": among, "map@10": found["map@10"], "recall@100": found["recall@100"]})
+        rows.append(key | {"among": among, "map@10": found["map@10"], "recall@100": found["recall@100"]})
+    record(RUNS, *rows)  # together: an interrupted call must not leave a part of them
 
 
 def main() -> None:

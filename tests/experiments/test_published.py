@@ -1,5 +1,7 @@
 """Published measurements: what is packed comes back as it was, and never over what is here."""
 
+import shutil
+
 import pytest
 
 from experiments.reproduce import published
@@ -43,6 +45,27 @@ def test_a_run_that_is_here_is_left_alone(finished):
     metrics = finished[0].output / "metrics.jsonl"
     metrics.unlink()
     assert published.restore() == 0 and not metrics.exists()
+
+
+def test_a_run_whose_restoring_was_interrupted_is_completed(finished, monkeypatch):
+    published.add(finished)
+    run = finished[0].output
+    for path in run.iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    own, written = published.new_file, []
+
+    def second_fails(path):
+        written.append(path)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        return own(path)
+
+    monkeypatch.setattr(published, "new_file", second_fails)
+    with pytest.raises(KeyboardInterrupt):
+        published.restore()
+    assert not (run / "manifest.json").exists()  # so that it does not count as a run
+    assert published.restore() == 2
+    assert {path.name for path in run.iterdir()} == {"manifest.json", "config.yaml", "metrics.jsonl"}
 
 
 @pytest.mark.parametrize(
