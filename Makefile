@@ -87,7 +87,6 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.benchmarks.evaluation_speed
 	$(BIN)/python -m experiments.benchmarks.growth
 	$(BIN)/python -m experiments.benchmarks.row_wise
-	$(BIN)/python -m experiments.benchmarks.time_to_quality
 	$(BIN)/python -m experiments.benchmarks.prepare_speed --sizes 1m simple-scale
 
 gpu: $(VENV)/.installed-dev

@@ -30,7 +30,6 @@ class Ranking(StrEnum):
     TRAINING = "training MAP"
     STEPS = "steps"
     SPEED_UP = "speed-up to sampling's final MAP"
-    SPEED_UP_IN_STEPS = "speed-up in steps to sampling's final MAP"
     LARGEST_SPEED_UP = "largest speed-up that its evaluations can show"
 
 
@@ -38,9 +37,6 @@ class Gravity(StrEnum):
     """What is measured of a model trained with one λ."""
 
     OBSERVED_MEAN = "observed inner product mean"
-    OBSERVED_SD = "observed inner product sd"
-    HELD_OUT_MEAN = "observed, validation inner product mean"
-    HELD_OUT_SD = "observed, validation inner product sd"
     RANDOM_MEAN = "random inner product mean"
     RANDOM_SD = "random inner product sd"
     SEPARATION = "separation"

@@ -342,35 +342,28 @@ def required_map(popularity: float, optimum: Seeds) -> float:
     return max(popularity, REACHED * float(np.mean(optimum or [0.0])))
 
 
-def measured(dataset: str, frame: pd.DataFrame, optimum: Seeds | None = None) -> dict[str, Seeds]:
+def measured(dataset: str, frame: pd.DataFrame, optimum: Seeds = ()) -> dict[str, Seeds]:
     """The measurements of `measure`'s frame for claims, by name.
 
     Args:
         dataset: the corpus.
         frame: `measure`'s.
-        optimum: `optimum`'s, where the towers are to be judged as trained or not; may be empty.
+        optimum: `optimum`'s, by which towers are judged as trained or not; empty where it is not known.
     """
-    found: dict[str, Seeds] = {}
-    if optimum is not None:
-        required = required_map(frame["popularity"].iloc[0], optimum)
-        own = column(frame, judged(frame["label"].unique()), "validation")
-        found[keys.trained(dataset)] = tuple(x / required for x in own)
+    required = required_map(frame["popularity"].iloc[0], optimum)
+    nearest = column(frame, judged(frame["label"].unique()), "validation")
+    found: dict[str, Seeds] = {keys.trained(dataset): tuple(x / required for x in nearest)}
     for label in frame["label"].unique():
+        validation = column(frame, label, "validation")
         values = {
-            Ranking.VALIDATION: column(frame, label, "validation"),
+            Ranking.VALIDATION: validation,
             Ranking.TRAINING: column(frame, label, "train"),
+            Ranking.OVER_POPULARITY: tuple(np.divide(validation, column(frame, label, "popularity"))),
+            Ranking.EARLY: early(frame, label),
+            Ranking.STEPS: column(frame, label, "steps"),
+            Ranking.SPEED_UP: speed_ups(frame, label),
+            Ranking.LARGEST_SPEED_UP: largest_speed_ups(frame, label),
         }
-        if "curve" in frame:
-            values |= {
-                Ranking.OVER_POPULARITY: tuple(
-                    np.divide(column(frame, label, "validation"), column(frame, label, "popularity"))
-                ),
-                Ranking.EARLY: early(frame, label),
-                Ranking.STEPS: column(frame, label, "steps"),
-                Ranking.SPEED_UP: speed_ups(frame, label),
-                Ranking.SPEED_UP_IN_STEPS: speed_ups(frame, label, STEPS),
-                Ranking.LARGEST_SPEED_UP: largest_speed_ups(frame, label),
-            }
         found |= {keys.ranking(dataset, label, name): value for name, value in values.items()}
     return found
 

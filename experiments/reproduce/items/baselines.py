@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from experiments.report.sections import Section, Seeds, Table, spread
+from experiments.report.sections import Section, Table, spread
 from experiments.report.verdicts import between_corpora
 from experiments.reproduce import rankings
 from experiments.reproduce.items import estimator_comparison
@@ -61,10 +61,8 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """A table for each data set."""
     tables = []
-    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan, dataset))
-        measured |= rankings.measured(dataset, frame)
         whole = pd.concat([frame, best_two_tower(plan, dataset)], ignore_index=True)
         tables.append(Table(dataset, _caption(plan, dataset), table(whole)))
     missing = rankings.missing_packages(QUICK)
@@ -76,7 +74,6 @@ def section(plan: Plan) -> Section:
         if missing
         else "Baselines and the best two towers, by one evaluation.",
         tuple(tables),
-        measured=measured,
         runs=tuple(task.output for task in tasks(plan)),
     )
 

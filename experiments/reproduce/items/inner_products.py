@@ -21,12 +21,6 @@ from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from gramrun.runs import figures, plotting
 
-KINDS = {  # pairs, as inner_products.csv calls them: their mean and standard deviation
-    "train": (Gravity.OBSERVED_MEAN, Gravity.OBSERVED_SD),
-    "validation": (Gravity.HELD_OUT_MEAN, Gravity.HELD_OUT_SD),
-    "random": (Gravity.RANDOM_MEAN, Gravity.RANDOM_SD),
-}
-
 
 def tasks(plan: Plan) -> list[Task]:
     """A training run for each data set, λ and seed."""
@@ -121,9 +115,9 @@ def _last(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_the_end(dataset: str, products: pd.DataFrame) -> dict[str, Seeds]:
-    """Mean and deviation of each kind of pairs by λ, and how far apart observed and random ones are.
+    """Observed and random pairs by λ: means, the deviation of random ones, and the separation.
 
-    The separation is the difference of their means in units of the root mean square of their deviations.
+    The separation is the difference of the means in units of the root mean square of their deviations.
 
     Args:
         dataset: its name.
@@ -131,16 +125,15 @@ def at_the_end(dataset: str, products: pd.DataFrame) -> dict[str, Seeds]:
     """
     found: dict[str, Seeds] = {}
     for weight, rows in _last(products).groupby("gravity"):
-        by_kind = {pairs: own.set_index("seed") for pairs, own in rows.groupby("pairs")}
-        for pairs, quantities in KINDS.items():
-            for quantity, column in zip(quantities, ("mean", "sd"), strict=True):
-                if pairs in by_kind:
-                    name = keys.gravity(dataset, SAMPLING, quantity, f"{weight:g}")
-                    found[name] = tuple(by_kind[pairs][column])
-        observed, random = by_kind["train"], by_kind["random"]
+        observed, random = (rows[rows["pairs"] == pairs].set_index("seed") for pairs in ("train", "random"))
         pooled = np.sqrt((observed["sd"] ** 2 + random["sd"] ** 2) / 2)
-        name = keys.gravity(dataset, SAMPLING, Gravity.SEPARATION, f"{weight:g}")
-        found[name] = tuple((observed["mean"] - random["mean"]) / pooled)
+        values = {
+            Gravity.OBSERVED_MEAN: observed["mean"],
+            Gravity.RANDOM_MEAN: random["mean"],
+            Gravity.RANDOM_SD: random["sd"],
+            Gravity.SEPARATION: (observed["mean"] - random["mean"]) / pooled,
+        }
+        found |= {keys.gravity(dataset, SAMPLING, q, f"{weight:g}"): tuple(x) for q, x in values.items()}
     return found
 
 

@@ -146,16 +146,12 @@ def section(plan: Plan) -> Section:
         f"{limit:g} epochs, {len(plan.seeds)} seeds: median (least to greatest). Excess is F / F* − 1, with "
         f"F* from exact ALS; a run has arrived when it is below {REACHED:.0%}."
     )
-    by_run = frame.groupby(["setting", "estimator"], sort=False)["excess"]
     return Section(
         plan.item,
         "Training against a known optimum",
         "",
         f"{int((frame['excess'] < REACHED).sum())} of {len(frame)} runs end within {REACHED:.0%} of F*.",
         (Table("excess", caption, table(frame)),),
-        measured={
-            f"known optimum, {a}/{b}/end excess": tuple(map(float, values)) for (a, b), values in by_run
-        },
     )
 
 

@@ -71,7 +71,6 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """Tables for each data set."""
     tables = []
-    measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
         trained, exact = methods(plan, dataset)
         frame, solved = (rankings.measure(plan, dataset, some) for some in (trained, exact))
@@ -88,16 +87,12 @@ def section(plan: Plan) -> Section:
                 effects(found),
             )
         )
-        for rows in (frame, solved):
-            if not rows.empty:
-                measured |= rankings.measured(dataset, rows.drop(columns="curve", errors="ignore"))
     return Section(
         plan.item,
         "Gravity over pairs or over items",
         "",
         "γ = 1 weighs an item by its pairs, γ = 0 all items alike.",
         tuple(tables),
-        measured=measured,
         runs=tuple(task.output for task in tasks(plan)),
     )
 

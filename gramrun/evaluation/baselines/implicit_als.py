@@ -14,8 +14,6 @@ Reference: Hu, Koren and Volinsky (2008); Takács, Pilászy and Tikk (2011) for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,17 +38,12 @@ def check_installed() -> None:
         ) from None
 
 
-def fit(
-    section: BaselineSection,
-    corpus: SplitCorpus,
-    after_sweep: Callable[[Tensor, Tensor], object] | None = None,
-) -> tuple[Tensor, Tensor]:
+def fit(section: BaselineSection, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     """Factorise the matrix of training pairs.
 
     Args:
         section: k, ρ, c, sweeps and seed.
         corpus: the corpus.
-        after_sweep: called with both factors after each sweep; the next sweep changes them in place.
 
     Returns:
         float32, shapes (left items, k) and (right items, k), to be ranked by inner product.
@@ -78,13 +71,8 @@ def fit(
             num_threads=torch.get_num_threads(),
             random_state=section.seed,
         )
-
-        def report(*_: object) -> None:
-            if after_sweep is not None:
-                after_sweep(torch.from_numpy(model.user_factors), torch.from_numpy(model.item_factors))
-
         try:
-            model.fit(matrix, show_progress=False, callback=report)
+            model.fit(matrix, show_progress=False)
         except ModelFitError as error:
             raise RunError(f"implicit ALS broke down ({error}); raise baseline.regularization") from error
     return torch.from_numpy(model.user_factors), torch.from_numpy(model.item_factors)
