@@ -187,8 +187,8 @@ def readme_rows() -> dict[str, str]:
     slow = counted("sogram-128-like-sampling-1024", "α = 0.001")
     return {
         "R NEARER": f"in {holds} of {both} comparisons, not in {fails}; α = .01: {left} of its error (left), {right} (right)",
-        "R SAGRAM": f"at B = 1,024 in {large[1]} of {large[0]}, not in {large[2]}; at 128 in {small[1]} of {small[0]}, "
-        f"not in {small[2]}; else undecided; {large[0] - small[0]} more not judged: too few passes",
+        "R SAGRAM": f"at B = 1,024: yes in {large[1]} of {large[0]}, no in {large[2]}; "
+        f"at 128: yes in {small[1]} of {small[0]}, no in {small[2]}; else undecided",
         "R LIKE": f"α = .1: yes, {like['0.1']} of its error; .01: better, {like['0.01']}; .001: in {slow[1]} of {slow[0]}, better in {slow[3]}",
     }
 

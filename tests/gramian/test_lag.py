@@ -24,11 +24,14 @@ def radius(c, kappa, alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_lag_speeds_up_slow_modes_and_slows_down_fast_ones(alpha):
+def test_lag_helps_below_half_of_alpha_and_harms_above(alpha):
     border = 1 - np.sqrt(1 - alpha)
     for kappa in np.geomspace(1e-6, 0.99, 400):
         assert (radius(0, kappa, alpha) < 1 - kappa) == (kappa < border)
         assert radius(0, kappa, alpha) >= np.sqrt(1 - alpha) * (1 - 1e-9)
+    for kappa in alpha * np.geomspace(1e-4, 1e-2, 20):  # the first order of the gain of a slow mode
+        gain = np.log(radius(0, kappa, alpha)) / np.log1p(-kappa)
+        assert gain - 1 == pytest.approx(kappa * (1 / alpha - 1), rel=0.05, abs=1e-9)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
