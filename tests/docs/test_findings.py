@@ -379,7 +379,6 @@ def derived() -> list[str]:
     simple, small = "simple-scale/paper", "-gramian-batch-size-64"
     own, base = f"{simple}-sogram{BF16}-alpha-0.1", f"{simple}-sampling{BF16}"
     wide, wide_base = f"{simple}-sogram{WIDER}-alpha-0.1", f"{simple}-sampling{WIDER}"
-    no_lag = ("paper-exact", "paper-sagram", "paper-sagram-cache-item")
     logs = [
         log_lifts(own, f"{simple}-sagram{BF16}-cache-item"),
         log_lifts(own, base, last=3),  # the first seeds, and those that were added
@@ -387,7 +386,6 @@ def derived() -> list[str]:
         log_lifts(wide, wide_base, last=2),
         log_lifts(wide, wide_base, last=3),
         *(log_lifts(f"enwik8/paper-sogram{SLOW}-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("", small)),
-        np.mean([log_lifts(f"enwik8/{x}", "enwik8/paper-sampling") for x in no_lag], axis=0),
         log_lifts("enwik8/paper-sampling-batch-gradient", "enwik8/paper-exact"),
         *(over(SPLITS, x, "paper-sampling") for x in ("paper-sogram-alpha-0.1", "paper-sagram-cache-item", "paper-exact")),
         over(DRAWS, f"paper-sogram{WIDER}-alpha-0.1", f"paper-sampling{WIDER}"),
