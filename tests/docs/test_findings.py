@@ -388,7 +388,7 @@ def derived() -> list[str]:
         *(log_lifts(f"enwik8/paper-sogram{SLOW}-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("", small)),
         log_lifts("enwik8/paper-sampling-batch-gradient", "enwik8/paper-exact"),
         *(over(SPLITS, x, "paper-sampling") for x in ("paper-sogram-alpha-0.1", "paper-sagram-cache-item", "paper-exact")),
-        over(DRAWS, f"paper-sogram{WIDER}-alpha-0.1", f"paper-sampling{WIDER}"),
+        *(over(DRAWS, f"paper-{x}", f"paper-sampling{WIDER}") for x in (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item")),
     ]  # fmt: skip
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
     return [
