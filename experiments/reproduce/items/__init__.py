@@ -8,6 +8,6 @@ A module has two functions:
 and may have more:
 
     corpora(plan)    -> list[str]  data sets that it needs beside ``plan.datasets``
-    make_ready(plan) -> None       work between runs; ``tasks`` and ``section`` only read
+    make_ready(plan) -> None       work between runs; ``section`` may evaluate finished ones
     can_tell(plan)   -> bool       whether ``section`` can be called; by default, if all tasks are done
 """
