@@ -12,7 +12,6 @@ Measure = Literal[
     "ratio",  # left / right, seed by seed
     "difference",  # left − right
     "ratio between corpora",  # seeds of two corpora do not pair: Welch's interval
-    "difference between corpora",
     "contrast",  # left, and left / right: both have to be within the limits
     "value",  # left
     "count",  # left, one exact number
@@ -76,7 +75,7 @@ class Claim:
         better: the side of a band on which the claim is more than met; empty where neither is.
         why: the reason for these limits.
         needs: without these there is no verdict: runs too short, or towers below popularity.
-        trained: the name of `keys.trained`; where it falls short of 1, nothing is said about ranking.
+        trained: names of `keys.trained`; where one falls short of 1, nothing is said about ranking.
         ceiling: by method, the names of the same comparison for the nearest Gramians, nearest first: what an
             estimate with less error gains.
         untested: why it cannot be measured without more data, where it cannot.
@@ -96,7 +95,7 @@ class Claim:
     better: Literal["", "above", "below"] = ""
     why: str = "the sign is the claim"
     needs: tuple[Need, ...] = ()
-    trained: str | None = None
+    trained: tuple[str, ...] = ()
     ceiling: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     untested: str | None = None
 
@@ -109,7 +108,7 @@ class Claim:
     @property
     def family(self) -> tuple[str, ...]:
         """The measurements that are compared: claims that share them are read, and corrected, together."""
-        if self.measure.endswith("between corpora"):
+        if self.measure == "ratio between corpora":
             return (self.id,)
         left, right = ((side,) if isinstance(side, str) else side or () for side in (self.left, self.right))
         return tuple(sorted(left if len(left) == 2 else (*left, *right)))

@@ -220,7 +220,7 @@ def _appendix_b() -> Iterator[Claim]:
         paper="about 1/100",
         left=name(Gravity.VALIDATION, 0.01),
         right=name(Gravity.VALIDATION, 10),
-        trained=keys.trained(D),
+        trained=(keys.trained(D),),
     )
     yield claim(
         id="weak-gravity-ruins-map",

@@ -225,7 +225,7 @@ def _need_names(claim: Claim, case: Mapping[str, str]) -> list[str]:
 
 def _conditions(claim: Claim, case: Mapping[str, str]) -> list[str]:
     """The measurements that decide whether there is a verdict at all."""
-    return _need_names(claim, case) + ([claim.trained.format(**case)] if claim.trained else [])
+    return _need_names(claim, case) + [name.format(**case) for name in claim.trained]
 
 
 def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str | None:
@@ -241,13 +241,14 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
 
 def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> str | None:
     """Why the towers count as untrained, in words; None where they are trained, or nothing is known."""
-    share = measured.get(claim.trained.format(**case)) if claim.trained else None
-    if not share or not falls_short(share):
-        return None
-    return (
-        f"towers with the nearest Gramian reach {np.mean(share):.0%} of what is required: "
-        "popularity, and 90 % of exact ALS of the same objective"
-    )
+    for name in claim.trained:
+        share = measured.get(name.format(**case))
+        if share and falls_short(share):
+            return (
+                f"towers with the nearest Gramian reach {np.mean(share):.0%} of what is required: "
+                "popularity, and 90 % of exact ALS of the same objective"
+            )
+    return None
 
 
 def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[str, Estimate]:
@@ -264,7 +265,7 @@ def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.nda
 
     Empty where seeds should pair and their numbers differ.
     """
-    paired = not claim.measure.endswith("between corpora")
+    paired = claim.measure != "ratio between corpora"
     lengths = {len(values) for values in used.values()}
     if claim.measure == "interior peak" and len(lengths) == 1:
         rows = np.array(list(used.values()))
@@ -296,8 +297,8 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) ->
     """The mean over seeds and its interval."""
     if not rows or any(np.isnan(row).any() for row in rows):
         return NO_ESTIMATE
-    if claim.measure.endswith("between corpora"):
-        return between_corpora(*rows, level=level, logarithms=claim.measure.startswith("ratio"))
+    if claim.measure == "ratio between corpora":
+        return between_corpora(*rows, level=level)
     ratios = claim.measure in ("ratio", "contrast")
     ends = [
         (float(row[0]),) * 3
@@ -320,17 +321,15 @@ def _of_median(row: np.ndarray, level: float) -> Estimate:
     return float(np.median(row)), low, high
 
 
-def between_corpora(
-    left: np.ndarray, right: np.ndarray, *, logarithms: bool, level: float = LEVEL
-) -> Estimate:
-    """Left less right, or by logarithms left over right, with Welch's interval at a confidence level.
+def between_corpora(left: np.ndarray, right: np.ndarray, *, level: float = LEVEL) -> Estimate:
+    """Left over right, with Welch's interval of the logarithm at a confidence level.
 
     Returns:
         NaN where a logarithm is not defined; NaN ends where a side has a single seed.
     """
-    if logarithms and min(*left, *right) <= 0:
+    if min(*left, *right) <= 0:
         return NO_ESTIMATE
-    first, second = (np.log(side) if logarithms else np.asarray(side) for side in (left, right))
+    first, second = np.log(left), np.log(right)
     mean = float(first.mean() - second.mean())
     low = high = math.nan
     if min(len(first), len(second)) > 1:
@@ -338,7 +337,7 @@ def between_corpora(
         if np.ptp(first) or np.ptp(second):
             found = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
             low, high = float(found.low), float(found.high)
-    return (math.exp(mean), math.exp(low), math.exp(high)) if logarithms else (mean, low, high)
+    return math.exp(mean), math.exp(low), math.exp(high)
 
 
 def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> str | None:

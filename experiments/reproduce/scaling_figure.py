@@ -19,21 +19,21 @@ from gramrun.runs.panels import (
 )
 
 X_LABELS = {"ratio": "Gramian batch B / embedding dimension k", "error": ERROR_LABEL}
-_TOLERANCE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
+TOLERANCE = 0.01  # the loss that counts as none
+_LINE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 0.8}
 
 
 @styled
-def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance: float) -> Figure:
+def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"]) -> Figure:
     r"""Loss of MAP@10 against B/k or against the measured Gramian error: a panel for each size, epochs and k.
 
-    The y axis is linear between plus and minus `tolerance`, whose line is drawn, and logarithmic beyond.
+    The y axis is linear between plus and minus `TOLERANCE`, whose line is drawn, and logarithmic beyond.
 
     Args:
         frame: a row for each run, with the columns ``items`` (of each side), ``epochs``, ``dim``
             (k), ``estimator`` (label), ``batch`` (B), ``seed``, ``loss`` (fraction of the reference's MAP@10)
             and ``error`` (relative error of its Gramians).
         x: what the x axis is, ``ratio`` (B/k) or ``error``.
-        tolerance: the loss that counts as none.
 
     Raises:
         InputError: if the frame is empty or lacks a column.
@@ -53,8 +53,8 @@ def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance:
             shown = frame[own]
             panel.set_visible(not shown.empty)
             panel.set_xscale("log", base=4 if x == "ratio" else 10)
-            panel.set_yscale("symlog", linthresh=100 * tolerance)
-            panel.axhline(100 * tolerance, **_TOLERANCE)
+            panel.set_yscale("symlog", linthresh=100 * TOLERANCE)
+            panel.axhline(100 * TOLERANCE, **_LINE)
             panel.axhline(0, color="0.35", linewidth=0.8)
             draw_lines(panel, shown, "estimator", styles, x, "percent")
             trained = f"{epochs} epoch{'s' * (epochs != 1)}"
@@ -63,7 +63,7 @@ def scaling_figure(frame: pd.DataFrame, x: Literal["ratio", "error"], tolerance:
             panel.set_ylabel("loss of MAP@10 (%)")
             for axis in (panel.yaxis, panel.xaxis)[: 1 + (x == "ratio")]:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    key = {f"a loss of {tolerance:.0%}": _TOLERANCE}
+    key = {f"a loss of {TOLERANCE:.0%}": _LINE}
     seeds = frame.groupby(["items", "epochs", "dim", "estimator", "batch"])["seed"].nunique()
     put_legend(figure, styles | key, seeds, len(corpora))
     return figure

@@ -122,7 +122,7 @@ def test_the_interval_is_student_s_over_paired_seeds():
 
 def test_ranking_of_untrained_towers_gets_no_verdict_and_a_lift_stands_beside_its_ceiling():
     ceiling = {name: (f"{{dataset}}/{name}", "{dataset}/b/error") for name in ("absent", "near", "far")}
-    claim = made(trained="{dataset}/share", ceiling=ceiling, **ABOVE_1)
+    claim = made(trained=("{dataset}/share",), ceiling=ceiling, **ABOVE_1)
     measured = {"a_error": (2.0, 2.1), "b_error": (1.0, 1.02), "near": (3.0, 3.06), "far": (2.0, 2.04)}
     untrained = verdict(claim, **measured, share=(0.8, 0.81))
     assert (untrained.outcome, untrained.tested) == (Outcome.NOT_TRAINED, False)
@@ -199,12 +199,7 @@ def test_seeds_of_two_corpora_do_not_pair():
     assert (found.outcome, found.seeds) == (OPEN, 3)
     assert verdict(made(), a_error=left, b_error=right[:3]).outcome == PASS  # paired they would decide
     assert "not above zero" in verdict(claim, a_error=(0.0, 1.0), b_error=(1.0, 2.0)).reason
-    plain = made(measure="difference between corpora", limits=Limits(high=0))
-    found = verdict(plain, a_error=(-2.0, -2.1), b_error=(0.1, 0.2, 0.3))
-    wanted = stats.ttest_ind((-2.0, -2.1), (0.1, 0.2, 0.3), equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
-    assert found.outcome == PASS
-    assert "one seed" in verdict(plain, a_error=(1.0,), b_error=(0.1, 0.2)).reason
+    assert "one seed" in verdict(claim, a_error=(1.0,), b_error=(0.1, 0.2)).reason
 
 
 @pytest.mark.parametrize(

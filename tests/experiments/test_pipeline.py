@@ -79,7 +79,6 @@ def long_plans_of(results):
     options = {
         "topics": 4,
         "epochs": 20,
-        "tolerance": 0.01,
         "search": {"gravity": [3], "learning_rate": [0.3]},
         "estimators": {"sampling": ["sampling"]},
         "grids": [{"items": 200, "dim": 4, "batches": [4], "reference": 0}],

@@ -106,9 +106,6 @@ def made(maps, items=1000, dim=16, rank=10.0, epochs=10):
     )
 
 
-FAR, NEAR, AT = (0.30, 0.31, 0.30), (0.399, 0.400, 0.3995), (0.4, 0.401, 0.4005)
-
-
 def test_losses_are_paired_by_seed():
     frame = scaling_losses.with_losses(made({("reference", 0): (0.5, 0.4), ("sampling", 4): (0.4, 0.4)}))
     assert scaling_losses.by_point(frame, "loss") == {
@@ -116,34 +113,15 @@ def test_losses_are_paired_by_seed():
     }
 
 
-def test_enough_is_from_there_on_and_too_small_is_shown():
-    bad, close, wide, none = (0.19, 0.21), (0.001, 0.002), (-0.05, 0.06), (float("nan"), float("nan"))
-    assert scaling_losses.enough({4: bad, 64: close, 256: close}, 0.01) == 64
-    assert scaling_losses.enough({4: close, 64: wide, 256: close}, 0.01) == 256
-    assert scaling_losses.enough({4: close, 64: wide}, 0.01) is None
-    assert scaling_losses.enough({4: none}, 0.01) is None, "one seed shows nothing"
-    assert scaling_losses.too_small({4: bad, 64: close, 256: wide}, 0.01) == 4
-    assert scaling_losses.too_small({64: close, 256: wide, 512: none}, 0.01) is None
-
-
-def test_intervals_by_hand():
-    """Losses with deviations ±.1 and ±.3 at B = 4: variance (.02 + .18) / 2, 2 degrees of freedom, t = 4.303."""
-    maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.7), ("b", 4): (0.8, 0.2), ("a", 64): (0.9, 0.9)}
-    ends = scaling_losses.intervals(scaling_losses.with_losses(made(maps)))
-    half = 4.3027 * np.sqrt(0.1 / 2)
-    np.testing.assert_allclose(ends[1000, 10, 16, "a", 4], (0.2 - half, 0.2 + half), rtol=1e-4)
-    np.testing.assert_allclose(ends[1000, 10, 16, "b", 4], (0.5 - half, 0.5 + half), rtol=1e-4)
-    np.testing.assert_allclose(ends[1000, 10, 16, "a", 64], (0.1, 0.1), err_msg="another B, another variance")
-    single = scaling_losses.intervals(scaling_losses.with_losses(made({k: v[:1] for k, v in maps.items()})))
-    assert np.isnan(list(single.values())).all()
-
-
-def test_the_table_says_where_nothing_is_enough():
-    maps = {("reference", 0): AT, ("sampling", 4): FAR, ("SAGram", 16): NEAR, ("SAGram", 64): NEAR}
-    table = scaling_losses.needed_table(scaling_losses.with_losses(made(maps)), 0.01)
-    assert table.to_dict("records") == [
-        {"items": 1000, "epochs": 10, "k": 16, "sampling": "— (4)", "SAGram": "16"}
-    ]
+def test_the_interval_of_a_loss_is_its_own_points():
+    """Kept are .9 and .8: log ratios with a deviation of their own, one degree of freedom, t = 12.706."""
+    maps = {("reference", 0): (1.0, 1.0), ("a", 4): (0.9, 0.8), ("b", 4): (0.8, 0.2)}
+    table = scaling_losses.losses_table(scaling_losses.with_losses(made(maps))).set_index("estimator")
+    logs = np.log([0.9, 0.8])
+    half = 12.7062 * logs.std(ddof=1) / np.sqrt(2)
+    ends = [f"{1 - np.exp(logs.mean() + x):.2%}" for x in (0, half, -half)]
+    assert table.loc["a", "loss"] == ends[0]
+    assert table.loc["a", "interval"] == f"[{ends[1]}, {ends[2]}]"
 
 
 @pytest.mark.parametrize("profile", ["standard"])
@@ -160,7 +138,7 @@ def test_every_run_of_a_profile_is_another_one_and_has_a_valid_config(profile):
 
 
 def test_earlier_runs_are_reported_without_training(tmp_path, monkeypatch):
-    """Sampling loses 10 % of the reference at B = 4, SOGram nothing: its lift is 1 / 0.9 − 1."""
+    """Sampling loses 10 % of the reference at B = 4, SOGram nothing: its lift is 1 / 0.9."""
     monkeypatch.chdir(tmp_path)
     columns = [
         "items",
@@ -185,10 +163,10 @@ def test_earlier_runs_are_reported_without_training(tmp_path, monkeypatch):
         )
     ]
     pd.DataFrame(rows, columns=columns).assign(candidates=1.0).to_csv("runs.csv", index=False)
-    options = {"runs": "runs.csv", "chosen": {16: [30, 0.1]}, "topics": 64, "tolerance": 0.01}
+    options = {"runs": "runs.csv", "chosen": {16: [30, 0.1]}, "topics": 64}
     plan = Plan("scaling", (), (0, 1, 2), options, Path("results"))
     plan.folder.mkdir(parents=True)
     assert (scaling.tasks(plan), scaling.can_tell(plan)) == ([], True)
     found = scaling.section(plan).measured
-    assert found[keys.planted(10_000, 10, 16, "sampling", "B=4", "loss")] == pytest.approx([0.1] * 3)
-    assert found[keys.planted(10_000, 10, 16, "B=4", "lift")] == pytest.approx([1 / 0.9 - 1] * 3)
+    assert found[keys.planted(10_000, 10, 16, "sampling", "B=4", "kept")] == pytest.approx([0.9] * 3)
+    assert found[keys.planted(10_000, 10, 16, "B=4", "lift")] == pytest.approx([1 / 0.9] * 3)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -71,13 +72,14 @@ def test_effects_of_a_side_are_paired_by_seed():
 
 
 def test_baselines_differ_from_the_best_by_welchs_interval():
-    """Welch: mean 2, standard error sqrt(2 / 2) = 1, one degree of freedom: t = 12.706."""
-    values = {"best": (1.0, 3.0), "other": (0.0, 0.0), "one seed": (0.5,)}
+    """Logarithms 0 and .2 against 0: a standard error of .1, one degree of freedom, t = 12.706."""
+    values = {"best": (1.0, np.exp(0.2)), "other": (1.0, 1.0), "one seed": (np.exp(-0.1),)}
     rows = [
         {"label": label, "seed": seed, "validation": x, "train": x, "seconds": 1.0, "interval": (0, 1)}
         for label, some in values.items()
         for seed, x in enumerate(some)
     ]
     table = baselines.table(pd.DataFrame(rows))
-    cells = table["minus the best [95 %, Welch]"].tolist()
-    assert cells == ["", "-2.0000 [-14.7062, +10.7062]", "-1.5000"]
+    low, high = (np.exp(-0.1 + half) - 1 for half in (-1.27062, 1.27062))
+    cells = table["over the best [95 %, Welch]"].tolist()
+    assert cells == ["", f"{np.exp(-0.1) - 1:+.1%} [{low:+.1%}, {high:+.1%}]", f"{np.exp(-0.2) - 1:+.1%}"]

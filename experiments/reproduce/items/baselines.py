@@ -101,14 +101,14 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     for label in frame["label"].unique():
         own = frame[frame["label"] == label]
         values = rankings.column(frame, label, "validation")
-        gap, low, high = between_corpora(np.array(values), best, logarithms=False)
-        ends = "" if np.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
+        gap, low, high = (x - 1 for x in between_corpora(np.array(values), best))
+        ends = "" if np.isnan(low) else f" [{low:+.1%}, {high:+.1%}]"
         first = own["interval"].iloc[0]
         rows.append(
             {
                 "method": label,
                 "validation MAP@10": spread(values),
-                "minus the best [95 %, Welch]": "" if label == means.idxmax() else f"{gap:+.4f}{ends}",
+                "over the best [95 %, Welch]": "" if label == means.idxmax() else f"{gap:+.1%}{ends}",
                 "by resampling left items": f"[{first[0]:.4f}, {first[1]:.4f}]",
                 "training MAP@10": spread(rankings.column(frame, label, "train")),
                 "seconds": f"{own['seconds'].mean():.0f}",

@@ -38,6 +38,7 @@ ESTIMATORS = {
     "SOGram α=0.5": ("paper-sogram", "estimator.alpha=0.5"),
     "SOGram α=0.1": ("paper-sogram", "estimator.alpha=0.1"),
     "SOGram α=0.01": ("paper-sogram", "estimator.alpha=0.01"),
+    "SOGram α=0.005": ("paper-sogram", "estimator.alpha=0.005"),
     "SOGram α=0.001": ("paper-sogram", "estimator.alpha=0.001"),
     "SOGram α=0.1 of SAGA estimates": ("paper-sogram", "estimator.cache=item", "estimator.alpha=0.1"),
     "SAGram per item": ("paper-sagram", "estimator.cache=item"),
@@ -122,8 +123,8 @@ def _gate(optimum: Seeds) -> str:
         return f"{rankings.EXACT_ALS} was not solved, so that it is not known whether towers are trained."
     return (
         f"{rankings.EXACT_ALS} {spread(optimum)}; towers count as trained unless those of the exact Gramian, "
-        f"else of SAGram per item, else of sampling are below {rankings.REACHED:.0%} of it by their 95 % "
-        "interval."
+        f"else of SAGram per item, else of sampling are below {rankings.REACHED:.0%} of it, or below "
+        "popularity, by their 95 % interval."
     )
 
 

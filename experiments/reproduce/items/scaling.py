@@ -34,13 +34,11 @@ from experiments.reproduce.plans import Plan, run_task
 from experiments.reproduce.planted_clusters import Planted
 from experiments.reproduce.scaling_figure import scaling_figure
 from experiments.reproduce.scaling_losses import (
-    POOLED,
     REFERENCE,
     by_point,
     lift_over_sampling,
     lifts_table,
     losses_table,
-    needed_table,
     references_table,
     with_losses,
 )
@@ -287,20 +285,13 @@ def section(plan: Plan) -> Section:
     """Tables and figures of the runs that are finished."""
     earlier = plan.options.get("runs")
     frame = pd.read_csv(earlier) if earlier else table_of_runs(plan)
-    tolerance = plan.options["tolerance"]
     compared = with_losses(frame)
     best = plan.options["chosen"] if earlier else chosen(plan)
     found = "; ".join(f"k = {k}: λ = {weight:g}, η = {rate:g}" for k, (weight, rate) in best.items())
     tables = (
         Table(
-            "batch_needed",
-            f"The smallest B from which the 95 % interval of the loss lies below {tolerance:.0%}; in "
-            f"brackets the largest B whose interval lies above it. — where no B was enough. The {POOLED}.",
-            needed_table(compared, tolerance),
-        ),
-        Table(
             "lifts",
-            "MAP@10 relative to sampling's, paired by seed, with 95 % t-intervals.",
+            "MAP@10 relative to sampling's, paired by seed, with 95 % t-intervals of its logarithm.",
             lifts_table(compared),
         ),
         Table(
@@ -311,14 +302,15 @@ def section(plan: Plan) -> Section:
         ),
         Table(
             "losses",
-            f"Mean ± standard deviation over seeds; intervals are Student's, of 95 %; the {POOLED}.",
+            "Mean ± standard deviation over seeds. Losses are paired by seed, with 95 % t-intervals of the "
+            "logarithm of what is kept.",
             losses_table(compared),
         ),
     )
     if not earlier:
         write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
     drawn = tuple(
-        write_figure(plan.folder, scaling_figure(compared, x, tolerance), f"loss_by_{name}", caption)
+        write_figure(plan.folder, scaling_figure(compared, x), f"loss_by_{name}", caption)
         for x, name, caption in (
             ("ratio", "batch", "What each estimator loses of the reference's validation MAP@10, by B/k."),
             ("error", "error", "The same losses against the Gramians' relative error at the end."),
@@ -340,9 +332,8 @@ def section(plan: Plan) -> Section:
 
 def _measured(compared: pd.DataFrame) -> dict[str, Seeds]:
     measured = {
-        keys.planted(items, epochs, dim, estimator, f"B={batch}", column): values
-        for column in ("loss", "error", "map@10")
-        for (items, epochs, dim, estimator, batch), values in by_point(compared, column).items()
+        keys.planted(items, epochs, dim, estimator, f"B={batch}", "kept"): values
+        for (items, epochs, dim, estimator, batch), values in by_point(compared, "kept").items()
     }
     return measured | {
         keys.planted(items, epochs, dim, f"B={batch}", "lift"): values

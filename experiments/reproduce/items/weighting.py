@@ -13,7 +13,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from experiments.report.sections import Section, Seeds, Table, spread, with_interval
+from experiments.report.sections import Section, Seeds, Table, lift, spread
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -83,7 +83,7 @@ def section(plan: Plan) -> Section:
                 f"effects-{dataset}",
                 f"{dataset}: the relative change of the validation MAP@10 of trained towers from γ "
                 f"= 0 to 1 on "
-                "one side, paired by seed, with 95 % t-intervals.",
+                "one side, paired by seed, with 95 % t-intervals of its logarithm.",
                 effects(found),
             )
         )
@@ -103,12 +103,12 @@ def effects(found: dict[Gamma, Seeds]) -> pd.DataFrame:
     for side, (own, other) in enumerate((("left", "right"), ("right", "left"))):
         for a, b in combinations(sorted(found), 2):
             if a[1 - side] == b[1 - side] and (a[side], b[side]) == (0, 1):
-                change = tuple(y / x - 1 for x, y in zip(found[a], found[b], strict=True))
+                ratios = tuple(y / x for x, y in zip(found[a], found[b], strict=True))
                 rows.append(
                     {
                         "side": own,
                         "held": f"{other} γ = {a[1 - side]:g}",
-                        "change": with_interval(change, "+.1%"),
+                        "change": lift(ratios),
                     }
                 )
     return pd.DataFrame(rows)
