@@ -27,6 +27,7 @@ KeyPath = tuple[str, ...]  # the parts of a dotted key
 
 LARGEST_TEXT = 1 << 18  # characters; PyYAML reads about 100,000 a second
 ADDED = (  # keys of `train` that came after 0.1.0, the newest first
+    ("momentum",),
     ("start",),
     ("tables",),
     ("id_dropout_left", "id_dropout_right"),

@@ -80,6 +80,7 @@ class TrainSection(Section):
         "adagrad", description="torch's own; sparse-adam is Adam that updates the rows of the batch only"
     )
     initial_accumulator: float = Field(0.0, ge=0, description="adagrad: where its sums of squares start")
+    momentum: float = Field(0.9, ge=0, lt=1, description="adam and sparse-adam: β₁; 0: none, as in RMSprop")
     l2: float = Field(
         0.0, ge=0, description="μ, the weight of the L2 penalty of the tables, a mean over pairs"
     )
@@ -117,9 +118,11 @@ class TrainSection(Section):
     seed: int = Field(0, ge=0, lt=2**32, description="determines parameters and batches")
 
     @model_validator(mode="after")
-    def _accumulator_of_adagrad(self) -> TrainSection:
+    def _keys_of_one_optimizer(self) -> TrainSection:
         if self.initial_accumulator and self.optimizer != "adagrad":
             raise ValueError("initial_accumulator is for optimizer: adagrad only; drop it")
+        if self.momentum != 0.9 and self.optimizer not in ("adam", "sparse-adam"):
+            raise ValueError("momentum is for optimizer: adam and sparse-adam only; drop it")
         return self
 
     @model_validator(mode="after")

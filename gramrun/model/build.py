@@ -216,6 +216,7 @@ def optimizer_options(config: RunConfig) -> OptimizerOptions:
         table_learning_rate=train.learning_rate,
         dense_learning_rate=train.dense_learning_rate or train.learning_rate,
         initial_accumulator=train.initial_accumulator,
+        momentum=train.momentum,
         dense_decay=dense_decay(config),
     )
 

@@ -22,7 +22,6 @@ from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
 from gramrun.model.engine import Engine, TowerInputs, set_rates
 from gramrun.model.optimizers import (
-    BETAS,
     OptimizerOptions,
     load_in_place,
     load_optimizer_state,
@@ -192,7 +191,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         """Update the touched rows of some tables; a table belongs to one thread."""
         rate = self._optimizer.table_learning_rate * self._factor
         if self._optimizer.name == "sparse-adam":
-            rate *= _bias_correction(int(self._steps))
+            rate *= _bias_correction(int(self._steps), *self._optimizer.betas)
         for name in tables:
             table = self._tables[name]
             used = [(c, gradient) for rows, gradient in gradients for c in rows if c.column.table == name]
@@ -210,7 +209,9 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
                 case "sgd":
                     bags.update_sgd(table.weight, *touched)
                 case "sparse-adam":
-                    bags.update_adam(table.weight, table.momentum, table.accumulated, *touched, *BETAS)
+                    bags.update_adam(
+                        table.weight, table.momentum, table.accumulated, *touched, *self._optimizer.betas
+                    )
 
     def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
         """Call ``function(*left)`` on a second thread and ``function(*right)`` here, for hidden towers."""
@@ -253,9 +254,9 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             load_optimizer_state(self._dense_optimizer, state["dense"])
 
 
-def _bias_correction(steps: int) -> float:
+def _bias_correction(steps: int, beta1: float, beta2: float) -> float:
     """√(1 − β₂ᵗ) / (1 − β₁ᵗ) of Adam."""
-    return math.sqrt(1 - BETAS[1] ** steps) / (1 - BETAS[0] ** steps)
+    return math.sqrt(1 - beta2**steps) / (1 - beta1**steps)
 
 
 def _even_shares(costs: Mapping[str, float]) -> tuple[list[str], list[str]]:

@@ -12,7 +12,8 @@ With g the gradient of the batch, t the step from 1, and every operation element
 Adam changes every row of a table at every step, because m of a row that was touched once is never 0 again. So
 a step costs as much as the table is large. Sparse Adam costs as much as the batch. Its m does not decay
 between two batches that touch a row, so a rare row takes longer steps than under Adam; the dense layers have
-plain Adam. Both are PyTorch's: `torch.optim.Adam` and `torch.optim.SparseAdam`, with β₁ = .9 and β₂ = .999.
+plain Adam. Both are PyTorch's: `torch.optim.Adam` and `torch.optim.SparseAdam`, with β₂ = .999
+and β₁ = `momentum`, which delays the answer to an error of a Gramian, as SOGram does (docs/mathematics.md).
 
 Under Adagrad tables and dense layers need different rates. The few pairs of one item update a table row,
 every pair updates a dense weight. So at equal rates the sums of the dense layers grow orders of magnitude
@@ -34,7 +35,7 @@ OptimizerName = Literal["adagrad", "adam", "sgd", "sparse-adam"]
 # Those that change only the rows of a table that a batch touched.
 SPARSE_OPTIMIZERS = frozenset({"adagrad", "sgd", "sparse-adam"})
 
-BETAS = (0.9, 0.999)
+BETA2 = 0.999
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class OptimizerOptions:
         table_learning_rate: η of the feature tables.
         dense_learning_rate: η of the dense layers.
         initial_accumulator: what every s of Adagrad starts at.
+        momentum: β₁ of Adam.
         dense_decay: what of each dense parameter is added to its gradient (`gramrun.model.l2`).
     """
 
@@ -53,7 +55,13 @@ class OptimizerOptions:
     table_learning_rate: float
     dense_learning_rate: float
     initial_accumulator: float = 0.0
+    momentum: float = 0.9
     dense_decay: float = 0.0
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """β₁ and β₂ of Adam."""
+        return self.momentum, BETA2
 
 
 def make_optimizers(model: TwoTower, options: OptimizerOptions) -> list[torch.optim.Optimizer]:
@@ -76,12 +84,12 @@ def make_optimizers(model: TwoTower, options: OptimizerOptions) -> list[torch.op
         case "adagrad":
             return [torch.optim.Adagrad(groups, initial_accumulator_value=options.initial_accumulator)]
         case "adam":
-            return [torch.optim.Adam(groups, betas=BETAS)]
+            return [torch.optim.Adam(groups, betas=options.betas)]
         case "sgd":
             return [torch.optim.SGD(groups)]
         case "sparse-adam":
-            sparse = torch.optim.SparseAdam([tables], betas=BETAS)
-            return [sparse, torch.optim.Adam([dense], betas=BETAS)] if dense["params"] else [sparse]
+            sparse = torch.optim.SparseAdam([tables], betas=options.betas)
+            return [sparse, torch.optim.Adam([dense], betas=options.betas)] if dense["params"] else [sparse]
 
 
 def make_dense_optimizer(model: TwoTower, options: OptimizerOptions) -> torch.optim.Optimizer | None:
@@ -103,7 +111,7 @@ def make_dense_optimizer(model: TwoTower, options: OptimizerOptions) -> torch.op
         case "sgd":
             return torch.optim.SGD(dense, lr=rate, weight_decay=decay, fused=True)
         case _:
-            return torch.optim.Adam(dense, lr=rate, weight_decay=decay, betas=BETAS, fused=True)
+            return torch.optim.Adam(dense, lr=rate, weight_decay=decay, betas=options.betas, fused=True)
 
 
 # The state of each parameter: a step count, and tensors of the parameter's shape.
