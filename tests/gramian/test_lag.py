@@ -46,6 +46,23 @@ def test_lag_at_most_doubles_the_rate(alpha):
         assert gains.max() > 1.9 and best == pytest.approx(alpha / 4, rel=0.01)
 
 
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
+def test_lag_and_momentum_together_are_unstable_above_a_bound(alpha, momentum):
+    """The step of (x(t), m(t), y(t−1)) as a matrix; without momentum the second bound alone is left."""
+
+    def radius_with_momentum(kappa):
+        y = np.array([alpha, 0, 1 - alpha])
+        m = np.array([0, momentum, 0]) + (1 - momentum) * kappa * y
+        return np.abs(np.linalg.eigvals(np.array([np.array([1, 0, 0]) - m, m, y]))).max()
+
+    oscillates = 1 / (momentum * (1 - alpha)) - 1
+    overshoots = 2 * (1 + momentum) * (2 - alpha) / (alpha * (1 - momentum))
+    border = min(oscillates, overshoots)
+    assert radius_with_momentum(border * 0.999) < 1 < radius_with_momentum(border * 1.001)
+    assert radius(0, 2 * (2 - alpha) / alpha * 0.999, alpha) < 1
+
+
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.9])
 @pytest.mark.parametrize("rate", [0.0005, 0.005, 0.03])
 def test_the_recursion_is_that_of_gradient_descent_on_one_pair(alpha, rate):
