@@ -39,6 +39,7 @@ CACHES = "Gramian caches"
 # Optimizers, compiled loops, scratch memory and threads, which a process that only predicts has not loaded.
 # Measured (Linux x86-64, torch 2.13 for CPUs, 1 and 2 threads): 140 to 195 MB.
 _FIRST_STEPS = 150_000_000
+_CUDA_BUILD = 150_000_000  # what torch's build for CUDA loads more in a first step, on a CPU too; 50 to 200
 _TORCHREC = 50_000_000  # what TorchRec's modules take more than compiled loops; measured
 WORKSPACES = 200_000_000  # of cuBLAS and the allocator on a GPU; a guess
 _ROWS_RANKED, _CANDIDATES_RANKED = 256, 65_536  # at once (`gramrun.evaluation.ranking`)
@@ -95,6 +96,8 @@ def host_memory(
     on_gpu = device.type == "cuda"
     if config.train.tables == "row-wise":
         process += _TORCHREC
+    elif torch.version.cuda:
+        process += _CUDA_BUILD
     parameters = 4 * _parameters_here(config, corpus, processes)
     caches = _estimator_caches(config, corpus, processes)
     in_file = config.estimator.cache_folder is not None
