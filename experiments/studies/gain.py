@@ -9,8 +9,8 @@ error εE added to the latter. With ΔG the change of the two Gramians that foll
     K(E) = −ΔG / (ε · STEPS),     response = (‖K(K(E))‖ / ‖E‖)^(1/2) for the dominant E, by power iteration
 
 by central differences, over both sides: what is answered of an error in one of these steps. K couples the
-two sides, so its eigenvalues come as near pairs ±κ, whence K². The response is not quite the κ of
-docs/mathematics.md: Adam's momentum has given less than half of its answer after ten steps, and the observed
+two sides, so its eigenvalues come nearly in pairs ±κ, whence K². The response is not quite the κ of
+docs/mathematics.md: Adam's momentum gives less than half of its answer within ten steps, and the observed
 pairs answer too. Gramians are exact, on corpora of more than `MEMBERS` items those of so many drawn members.
 
 ``gain.csv`` has a row for each training and seed.
@@ -49,7 +49,6 @@ STREAM = 10**6  # a step that no run reaches: its members are drawn for this alo
 KEY = ["training", "seed"]
 TRAININGS = {  # tables of the published factorial experiment and their optimizer
     "enwik8, sparse Adam": ("enwik8", "sparse Adam"),
-    "enwik8, sparse Adam without momentum": ("enwik8-no-momentum", "sparse Adam without momentum"),
     "enwik8, sparse Adam, η/5": ("enwik8-slower", "sparse Adam at a fifth of η"),
     "enwik8, sparse Adam, η/25": ("enwik8-slowest", "sparse Adam at η/25"),
     "enwik8, sparse Adam, smaller start": ("enwik8-smaller-start", "sparse Adam, tables from 0.03"),

@@ -130,7 +130,12 @@ def test_the_peak_of_a_small_run(small, tmp_path, processes, more):
         ("estimator.name=sogram", "evaluation.left_items=1000", "evaluation.candidates=1000"),
         ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
         ("estimator.name=sagram", "evaluation.left_items=1000"),
-        ("train.optimizer=adam", "train.initial_accumulator=0", "train.steps=20", "evaluation.left_items=1000"),
+        (
+            "train.optimizer=adam",
+            "train.initial_accumulator=0",
+            "train.steps=20",
+            "evaluation.left_items=1000",
+        ),
         pytest.param((*ROW_WISE, "evaluation.left_items=1000"), marks=needs_torchrec),
     ],
     ids=" ".join,
