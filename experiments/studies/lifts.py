@@ -124,7 +124,7 @@ def _factorial(reference: Path) -> Iterator[tuple]:
             frame = pd.read_csv(reference / "factorial" / f"{name}.csv", dtype={column: str})
             for row in frame[frame["optimizer"] == optimizer].to_dict("records"):
                 if row["estimator"] in STYLES and isinstance(row[column], str):
-                    yield title, k, row["B"], row["estimator"], *parsed(row[column])
+                    yield title, k, row["B"], row["estimator"], *_parsed(row[column])
 
 
 def _lift(ratios: pd.Series) -> tuple[float, float, float]:
@@ -132,7 +132,7 @@ def _lift(ratios: pd.Series) -> tuple[float, float, float]:
     return mean - 1, low - 1, high - 1
 
 
-def parsed(text: str) -> tuple[float, float, float]:
+def _parsed(text: str) -> tuple[float, float, float]:
     """The numbers of "+3.2% [-1.7%, +8.0%]", of which one seed has the first alone."""
     numbers = [float(x) / 100 for x in re.findall(r"[+-][\d.]+", text)]
     return tuple(numbers) if len(numbers) == 3 else (numbers[0], np.nan, np.nan)
