@@ -1,10 +1,12 @@
 """Published measurements: what finished runs measured, in one Parquet file.
 
+    python -m experiments.reproduce.published    add the tables of studies and benchmarks in results/reference
+
 A row is a small file of a run directory (manifest, configuration, metrics, Gramian errors, inner products,
-evaluations, AP@10 of each left item on the validation split), of a script, or the manifest of a corpus; no
-checkpoint and no embedding. `restore` writes the files back, and the report is drawn from run directories as
-ever. A run whose configuration is not what a profile asks for is run again (`jobs.state_of`), so an old
-measurement cannot pass for a new one.
+evaluations, AP@10 of each left item on the validation split) or of a script, the manifest of a corpus, or a
+table of a study or benchmark; no checkpoint and no embedding. `restore` writes the files back, and the report
+is drawn from run directories as ever. A run whose configuration is not what a profile asks for is run again
+(`jobs.state_of`), so an old measurement cannot pass for a new one.
 
     path       text     relative to the root, as results/runs/enwik8/paper-sogram-seed0/metrics.jsonl
     content    binary   the file
@@ -70,10 +72,30 @@ def _add(own: Mapping[str, bytes], file: Path) -> int:
     every = {path: content for path, content in before.items() if path.rpartition("/")[0] not in runs - kept}
     every |= {path: content for path, content in own.items() if not {path, path.rpartition("/")[0]} & kept}
     if every != before:
-        with new_file(file) as temporary:
-            frame = pd.DataFrame(sorted(every.items()), columns=["path", "content"])
-            frame.to_parquet(temporary, compression="zstd", index=False)
+        _write(every, file)
     return len(every)
+
+
+def _write(every: Mapping[str, bytes], file: Path) -> None:
+    with new_file(file) as temporary:
+        frame = pd.DataFrame(sorted(every.items()), columns=["path", "content"])
+        frame.to_parquet(temporary, compression="zstd", index=False)
+
+
+def tables(folder: Path = FILE.parent) -> dict[str, bytes]:
+    """The tables of studies and benchmarks by path: those of `folder` that no report wrote there."""
+    reports = folder.rglob("published.txt")  # by `make reference`: what a report consists of
+    drawn = {own.parent / name for own in reports for name in own.read_text(encoding="utf-8").split()}
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix in (".csv", ".md"))
+    return {path.as_posix(): path.read_bytes() for path in found if path not in drawn}
+
+
+def add_tables(file: Path = FILE) -> None:
+    """Publish the `tables` beside `file` instead of those that it has."""
+    with locked(file, wait_seconds=60):
+        folder = f"{file.parent.as_posix()}/"
+        runs = {path: content for path, content in read(file).items() if not path.startswith(folder)}
+        _write(runs | tables(file.parent), file)
 
 
 def _inside(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
@@ -130,3 +152,7 @@ def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
     for dataset in DATASETS.values():
         if (manifest := dataset.path / MANIFEST).exists():
             yield kept_manifest(dataset.path), manifest
+
+
+if __name__ == "__main__":
+    add_tables()

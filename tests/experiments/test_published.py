@@ -97,3 +97,20 @@ def test_a_damaged_file_is_named(finished):
     published.FILE.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match=r"measurements\.parquet: damaged"):
         published.restore()
+
+
+def test_tables_of_studies_take_the_place_of_older_ones(finished):
+    published.add(finished)
+    folder = published.FILE.parent
+    (folder / "gain").mkdir()
+    (folder / "published.txt").write_text("RESULTS.md\ngain/drawn.csv\n")
+    for name in ("RESULTS.md", "gain/drawn.csv", "gain/gain.csv", "gain/old.md", "gain/picture.png"):
+        (folder / name).write_text(name)
+    published.add_tables()
+    (folder / "gain/old.md").unlink()
+    (folder / "gain/gain.csv").write_text("measured again")
+    published.add_tables()
+    found = published.read()
+    assert len(found) == 6 and found["results/reference/gain/gain.csv"] == b"measured again"
+    (folder / "gain/gain.csv").unlink()
+    assert published.restore() == 1 and (folder / "gain/gain.csv").exists()
