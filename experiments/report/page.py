@@ -33,6 +33,7 @@ class Report:
         verdicts: of `verdicts.judge`.
         provenance: of the machine that writes the report.
         created: when.
+        note: what a reader has to know of this profile's measurements.
         absent: corpora and items that are left out, and why.
     """
 
@@ -43,6 +44,7 @@ class Report:
     verdicts: Sequence[Verdict]
     provenance: Mapping[str, Any]
     created: str
+    note: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -90,7 +92,7 @@ def render(report: Report, parts: Sequence[_Part], spent: str) -> str:
             parts=parts,
             summary=summary.summary(report.verdicts),
             tally=summary.tally(report.verdicts),
-            rule=summary.RULE,
+            rule=f"{summary.RULE} {report.note}".strip(),
             claims=summary.claim_rows(report.verdicts),
             comparisons=_grid(Table("comparisons", "", comparisons)),
             untested=summary.untested(report.verdicts),

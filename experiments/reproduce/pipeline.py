@@ -26,7 +26,7 @@ from experiments.reproduce import items
 from experiments.reproduce import published as measurements
 from experiments.reproduce.corpora import DATASETS, prepare
 from experiments.reproduce.jobs import Job, failure_of, kept_manifest, state_of
-from experiments.reproduce.plans import Plan, measuring_command
+from experiments.reproduce.plans import Plan, measuring_command, profile_note
 from experiments.reproduce.scheduler import RunsFailed, run_all
 from gramrun.base.capacity import time_text
 from gramrun.base.errors import RunError
@@ -244,5 +244,6 @@ def write_report(
     """Judge the claims by the sections and write the report; return the path of RESULTS.md."""
     verdicts = judge(CLAIMS, gather(sections), partial(measuring_command, profile=profile))
     title = f"Gramian estimation, reproduced ({profile} profile)"
-    report = Report(title, command, results, sections, verdicts, provenance(), now(), absent)
+    note = profile_note(profile)
+    report = Report(title, command, results, sections, verdicts, provenance(), now(), note, absent)
     return write_page(report)

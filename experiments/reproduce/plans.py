@@ -113,7 +113,7 @@ def load_profile(name: str, results: Path) -> list[Plan]:
 
     An item has one plan, or a list of them for corpora that differ in their options.
     """
-    profile = yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
+    profile = _read(name)
     return [
         Plan(
             item,
@@ -125,6 +125,15 @@ def load_profile(name: str, results: Path) -> list[Plan]:
         for item, plans in profile["items"].items()
         for plan in (plans if isinstance(plans, list) else [plans])
     ]
+
+
+def profile_note(name: str) -> str:
+    """What the report says of a profile's measurements as a whole, or an empty string."""
+    return str(_read(name).get("note", ""))
+
+
+def _read(name: str) -> Any:
+    return yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def narrowed(

@@ -81,8 +81,9 @@ def report(tmp_path_factory):
     ]  # fmt: skip
     verdicts = judge(CLAIMS, gather(sections))
     return page_module.Report(
-        f"Report {HOSTILE}", "make reproduce PROFILE=quick", folder, sections, verdicts, provenance(), "today"
-    )
+        f"Report {HOSTILE}", "make reproduce PROFILE=quick", folder, sections, verdicts, provenance(), "today",
+        note="All intervals are too narrow.",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,7 @@ def test_markdown_has_the_claims_first_and_every_table_is_one(page, report):
     assert re.findall(r"\]\((\w+/[^)]+\.png)\)", text) == [
         "gramian_error/enwik8.png", "gramian_error/movielens.png", "map_curves/enwik8.png"
     ]  # fmt: skip
+    assert "intervals are too narrow" in text  # the note
     assert "**PASS** 2" in text and "3 runs, 4.5 minutes" in text and "1 thread a run" in text
     assert re.search(r"\[runs.csv\]\(runs.csv\) \(3 on .+, 0\.1 hours\)", text)
     times = pd.read_csv(report.folder / "runs.csv")

@@ -89,9 +89,9 @@ def long_plans_of(results):
 def test_the_pipeline_end_to_end(toy, capsys):
     """Prepare, run, report, skip what is done, report a part, remember failures, retry, report what is finished."""
     every = plans_of(toy)
-    path = pipeline.reproduce([*every, *long_plans_of(toy)], "test", toy)
+    path = pipeline.reproduce([*every, *long_plans_of(toy)], "quick", toy)
     text = path.read_text()
-    assert text.startswith("# Gramian estimation, reproduced (test profile)")
+    assert text.startswith("# Gramian estimation, reproduced (quick profile)")
     assert "| toy |" in text.split("## Corpus sizes")[1] and "100 × 80" in text
     final = text.split("## Final MAP@10")[1].split("\n## ")[0]
     assert "\n| sampling |" in final and "\n| SOGram α=0.1 |" in final
@@ -108,7 +108,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     # What is published is enough to draw it again, without corpora and runs.
     Path("data").rename("data-elsewhere")
     Path("results/runs").rename("runs-elsewhere")
-    again = pipeline.reproduce([*every, *long_plans_of(toy)[:2]], "test", toy, finished=True, published=True)
+    again = pipeline.reproduce([*every, *long_plans_of(toy)[:2]], "quick", toy, finished=True, published=True)
     assert final in again.read_text()
     shutil.rmtree("results/runs")
     Path("data-elsewhere").rename("data")
@@ -119,7 +119,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     made = times(Path("results"))
     (toy / "weighting").mkdir()  # of another report
     capsys.readouterr()
-    assert pipeline.reproduce(tables, "test", toy) == path
+    assert pipeline.reproduce(tables, "quick", toy) == path
     assert "all 4 runs are done" in capsys.readouterr().out
     assert times(Path("results")) == made and not (toy / "weighting").exists()
 
@@ -137,7 +137,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     assert missing == {
         "final_map on toy": "2 runs or more are not finished", "corpus_sizes on enwik8": "not prepared"
     }  # fmt: skip
-    partial = pipeline.reproduce([*tables, *more], "test", toy, command="this", finished=True)
+    partial = pipeline.reproduce([*tables, *more], "quick", toy, command="this", finished=True)
     assert partial == Path("results/test-part/RESULTS.md") and path.read_text() == text
     assert "`this`" in partial.read_text() and "corpus_sizes on enwik8: not prepared" in partial.read_text()
 
@@ -147,7 +147,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     )
     for _ in range(2):
         with pytest.raises(RunError, match="1 runs failed, and results/test/RESULTS.md leaves out"):
-            pipeline.reproduce([every[0], diverging], "test", toy)
+            pipeline.reproduce([every[0], diverging], "quick", toy)
         text = path.read_text()
         assert "## Corpus sizes" in text and "## Final MAP@10" not in text
         assert "final_map on toy: 1 runs failed, the first: step" in text
@@ -158,7 +158,7 @@ def test_the_pipeline_end_to_end(toy, capsys):
     with pytest.raises(
         RunError, match="nothing to report yet; the first that is missing is final_map on toy"
     ):
-        pipeline.reproduce([diverging], "test", toy, finished=True)
+        pipeline.reproduce([diverging], "quick", toy, finished=True)
 
 
 def check_scaling(frame):
