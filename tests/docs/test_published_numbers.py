@@ -443,3 +443,35 @@ def test_where_the_expansion_of_enwik8_agrees_with_it():
             assert float(shown) == pytest.approx(value, abs=0.51 * 10**-digits)
         ratio = values["simple-scale"] / values["enwik8"]
         assert within.startswith("yes" if 0.75 <= ratio <= 1.25 else "no")
+
+
+OPTIMIZERS = {
+    "Adam (dense)": "adam",
+    "sparse Adam": "sparse-adam",
+    "Adagrad, sums from 0": "adagrad",
+    "Adagrad, sums from 0.1, on sums over the batch": "adagrad",
+    "SGD on means": "sgd",
+}
+
+
+@pytest.mark.parametrize(("title", "optimizer"), OPTIMIZERS.items())
+def test_the_search_of_optimizers(title, optimizer):
+    """Best of six, then of three; exact ALS of the tuning split is not published, and is read from the page."""
+    page = pages.read("configs/README.md")
+    solved = float(re.search(r"objective has (\.\d{4}) there:\n\n\| optimizer", page)[1])
+    cells_of = line(page, f"| {title} |")
+    for stage, first in (("search-enwik8", 1), ("enwik8-length", 3)):
+        tried = pd.read_csv(PUBLISHED / "training" / f"{stage}.csv", na_values="failed").dropna()
+        sums = tried["reduction"] == "sum"
+        own = tried[(tried["optimizer"] == optimizer) & (sums == ("on sums" in title))]
+        best, *others = own.sort_values("tuning_map@10", ascending=False).to_dict("records")
+        shown = [float(x) for x in re.findall(r"\d*\.\d+", cells_of[first])]
+        expected = [best[key] for key in ("tuning_map@10", "learning_rate", "dense_learning_rate")]
+        assert shown == pytest.approx(expected, rel=0.01)
+        maps = [pages.number(row["tuning_map@10"], 4) for row in others]
+        if stage == "enwik8-length":
+            assert cells_of[first + 1 :] == [
+                f"{best['tuning_map@10'] / solved:.0%}".replace("%", " %"), ", ".join(maps)
+            ]  # fmt: skip
+        else:
+            assert cells_of[first + 1].startswith(f"{maps[-1]} to {maps[0]}")
