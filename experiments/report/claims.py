@@ -173,15 +173,13 @@ def _appendix_b() -> Iterator[Claim]:
     claim = partial(Claim, source="Appendix B, Figure 5", item="inner_products", each=each)
     yield claim(
         id="gravity-separates-pairs",
-        says="With λ = 10 random pairs concentrate close to 0, observed pairs close to 1; with λ = 0.01 "
-        "random pairs do not.",
+        says="With λ = 10 observed and random pairs are further apart than with λ = 0.01.",
         words="distance of observed from random pairs, in standard deviations: λ = 10 less λ = 0.01",
         measure="difference",
         left=name(Gravity.SEPARATION, 10),
         right=name(Gravity.SEPARATION, 0.01),
         limits=ABOVE_0,
-        why="the sign is the claim: the means of observed and random pairs are further apart at λ = 10, in "
-        "their standard deviations",
+        why="the sign is the claim; the distance is that of the two means, whose places other claims judge",
     )
     yield claim(
         id="random-pairs-near-zero",

@@ -8,8 +8,8 @@ error εE added to the latter. With ΔG the change of the two Gramians that foll
 
     K(E) = −ΔG / (ε · STEPS),     response = (‖K(K(E))‖ / ‖E‖)^(1/2) for the dominant E, by power iteration
 
-by central differences, over both sides: what is answered of an error in one of these steps. K couples the
-two sides, so its eigenvalues come nearly in pairs ±κ, whence K². The response is not quite the κ of
+by central differences, over both sides: the part of an error that one step corrects. K couples the two
+sides, so its eigenvalues come nearly in pairs ±κ, whence K². The response is not quite the κ of
 docs/mathematics.md: Adam's momentum gives less than half of its answer within ten steps, and the observed
 pairs answer too. Gramians are exact, on corpora of more than `MEMBERS` items those of so many drawn members.
 

@@ -40,6 +40,8 @@ SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
 SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch", "-small-batch-near-exact")]
 TITLES = [("enwik8-titles", "Adagrad", 64)]
+TITLES_HALF = [("enwik8-titles-half-as-long", "Adagrad, 10 epochs", 64)]
+TITLES_ADAM = [("enwik8-titles-sparse-adam", "sparse Adam", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
 WIDE_ADAGRAD = [("simple-scale-wider-inputs-adagrad", "Adagrad, inputs of 256", 64)]
 FRENCH = [("fr-scale", "sparse Adam", 128)]
@@ -53,6 +55,8 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
     "enwik8, titles, Adagrad, constant η": (TITLES, CONSTANT),
     "enwik8, titles, Adagrad, 20 epochs": (TITLES, END),
+    "enwik8, titles, Adagrad, 10 epochs": (TITLES_HALF, END),
+    "enwik8, titles, sparse Adam, 20 epochs": (TITLES_ADAM, END),
     "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
     "simple-scale, Adagrad, 20 epochs": (SIMPLE, END),
     "simple-scale, inputs of 256, Adagrad, constant η": (WIDE_ADAGRAD, CONSTANT),

@@ -71,7 +71,7 @@ def trajectories(corpus: str) -> list[pd.DataFrame]:
         for path, content in pages.published_files().items()
         if re.fullmatch(folder, path)
     ]
-    assert len(frames) == 3
+    assert len(frames) == 5
     return frames
 
 

@@ -163,7 +163,7 @@ def _share(maps: Seeds, optimum: Seeds) -> str:
 
 
 def _trained(maps: Seeds, popularity: float, short: bool, known: bool) -> str:
-    """What the verdict on a cell's towers is: their own against popularity, else their reference's."""
+    """Whether towers are trained: the cell's by popularity, its nearest Gramian's by exact ALS."""
     if np.mean(maps) < popularity:
         return "below popularity"
     return "NOT TRAINED" if short else "yes" if known else "not known"
