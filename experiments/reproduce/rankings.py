@@ -422,7 +422,7 @@ def table(
                 "best validation (at step)": f"{own['best'].mean():.4f} ({own['best_step'].mean():,.0f} of "
                 f"{own['steps'].mean():,.0f})",
                 "effective rank": f"{own['rank_left'].mean():.0f} · {own['rank_right'].mean():.0f}",
-                "rise in the last tenth": _rise(late_rise(frame, label)),
+                "rise in the last tenth": rise_text(frame, label),
                 "zero start left": f"{start:.0%}" if start > 0.005 else "",
                 "training time, s": f"{own['seconds'].mean():.0f}",
             }
@@ -434,7 +434,9 @@ def table(
     return Table(plan.named(dataset), caption(plan, dataset, methods), pd.DataFrame(rows).fillna(""))
 
 
-def _rise(rise: float) -> str:
+def rise_text(frame: pd.DataFrame, label: str) -> str:
+    """`late_rise` as a table shows it, and whether it is more than on a plateau."""
+    rise = late_rise(frame, label)
     return f"{rise:+.1%}" + " (no plateau)" * (rise > PLATEAU)
 
 

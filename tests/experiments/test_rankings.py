@@ -133,7 +133,7 @@ def ranked(values):
     """`measure`'s frame of methods and their validation MAP@10 by seed."""
     return pd.DataFrame(
         {"label": label, "seed": seed, "validation": x, "train": 2 * x, "rank_left": 30.0, "rank_right": 31.0,
-         "seconds": 60.0, "popularity": 0.03}
+         "seconds": 60.0, "popularity": 0.03, "curve": np.array([[4.0, 10, x / 2], [8.0, 20, x]])}
         for label, maps in values.items()
         for seed, x in enumerate(maps)
     )  # fmt: skip
@@ -168,8 +168,8 @@ def test_a_row_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_o
     assert rows[1] == {
         "optimizer": "Adam", "B": "64", "estimator": "exact Gramian", "MAP@10": "0.0600 ± 0.0060",
         "lift [95 %]": "+20.0% [+20.0%, +20.0%]", "by left items": "[by left items]",
-        "at a constant η": "+50.0% [+50.0%, +50.0%]", "error of Ĝ": "0.200 · 0.250", "effective rank": "30 · 31", "of exact ALS": "86% [64%, 107%]",
-        "trained": "yes",
+        "at a constant η": "+50.0% [+50.0%, +50.0%]", "error of Ĝ": "0.200 · 0.250", "effective rank": "30 · 31",
+        "rise in the last tenth": "+11.1% (no plateau)", "of exact ALS": "86% [64%, 107%]", "trained": "yes",
     }  # fmt: skip
     compared = ("lift [95 %]", "by left items", "at a constant η")
     assert [rows[0][name] for name in (*compared, "error of Ĝ")] == ["", "", "", ""]

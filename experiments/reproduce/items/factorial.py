@@ -153,6 +153,7 @@ def _rows(
             "at a constant η": rankings.lift_at_constant_rate(frame, own, base) if compared else "",
             ERROR: _pair(rankings.column(frame, own, f"error_{side}") for side in ("left", "right")),
             "effective rank": " · ".join(ranks),
+            "rise in the last tenth": rankings.rise_text(frame, own),
             "of exact ALS": _share(maps, optimum),
             "trained": _trained(maps, float(frame["popularity"].iloc[0]), short, bool(optimum)),
         }
