@@ -8,8 +8,8 @@ Gramian batches on MovieLens 1M. ``lifts.csv`` has a row for each training, B an
     lift, low, high    (MAP@10 of the estimator / MAP@10 of sampling with the same B) − 1, a geometric mean
                        over seeds, and its 95 % interval, which one seed does not have
 
-On planted topics of 100,000 and a million items SOGram with B = 2,048 (error at most 3.5 %) stands for the exact
-Gramian. ``lifts.png`` shows the trainings of `SHOWN`.
+On planted topics of 100,000 and a million items SOGram with B = 2,048 (error at most 3.5 %) stands for the
+exact Gramian. ``lifts.png`` shows the trainings of `SHOWN`.
 """
 
 from __future__ import annotations
