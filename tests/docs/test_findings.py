@@ -82,6 +82,7 @@ OPTIMIZERS = {
     "titles: … 10 epochs": ("enwik8-titles-half-as-long", "Adagrad, 10 epochs"),
     "titles: … 40 epochs": ("enwik8-titles-twice-as-long", "Adagrad, 40 epochs"),
     "titles: sparse Adam": ("enwik8-titles-sparse-adam", "sparse Adam"),
+    "titles: sparse Adam, 10 epochs": ("enwik8-titles-sparse-adam-half-as-long", "sparse Adam, 10 epochs"),
 }
 COLUMNS = ("SOGram α=0.5", "SOGram α=0.1", "SOGram α=0.01", "SOGram α=0.001", "SAGram per item", EXACT)
 
