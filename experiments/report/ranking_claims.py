@@ -11,8 +11,8 @@ from experiments.report.claim import ABOVE_1, BELOW_1, DUMP, Claim, D, Limits, N
 from experiments.report.keys import SAMPLING, Ranking
 
 MAP = ("enwik8", "miwiki", "enwik8-titles", "enwik8-titles-twice-as-long", "simple-scale",
-       "simple-scale-wider-inputs", "fr-scale",
-       "wikipedia-simple", "wikipedia-fr", "wikipedia-en")  # fmt: skip
+       "simple-scale-wider-inputs", "fr-scale", "wikipedia-simple",
+       "wikipedia-fr", "wikipedia-en")  # fmt: skip
 LIFT = "lift of MAP@10 over sampling"
 MOVIELENS = ("movielens-100k", "movielens-1m", "movielens-10m")
 LARGE = ("wikipedia-fr", "wikipedia-en")

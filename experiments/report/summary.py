@@ -27,8 +27,7 @@ RULE = (
     "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
     "on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
     "experiments/report/claims.py. † made or expanded data. * A real corpus, but not one of the paper's. "
-    "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly. "
-    "enwik8-titles-twice-as-long: 40 epochs instead of 20."
+    "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly."
 )
 
 
