@@ -10,7 +10,7 @@ from experiments.report import keys
 from experiments.report.claim import ABOVE_1, BELOW_1, DUMP, Claim, D, Limits, Need, sogram
 from experiments.report.keys import SAMPLING, Ranking
 
-MAP = ("enwik8", "miwiki", "enwik8-titles", "enwik8-titles-twice-as-long", "simple-scale",
+MAP = ("enwik8", "miwiki", "enwik8-titles", "enwik8-titles-half-as-long", "simple-scale",
        "simple-scale-wider-inputs", "fr-scale", "wikipedia-simple",
        "wikipedia-fr", "wikipedia-en")  # fmt: skip
 LIFT = "lift of MAP@10 over sampling"

@@ -45,9 +45,10 @@ DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph
 WIKIS = ("miwiki", "zuwiki", "vewiki")
 DATASETS |= {name: Dataset(name, "wikipedia-sql", ("wikipedia.categories=false",), name) for name in WIKIS}
 # Other splits of enwik8's links into training and validation pairs.
-DATASETS |= {
-    f"enwik8-split{seed}": Dataset(f"enwik8-split{seed}", "enwik8", (f"split.seed={seed}",)) for seed in SEEDS
-}
+for name in ("enwik8", "enwik8-titles"):
+    for seed in SEEDS:
+        other = f"{name}-split{seed}"
+        DATASETS[other] = Dataset(other, "enwik8", (*DATASETS[name].settings, f"split.seed={seed}"))
 # Other expansions to Simple's size, each with a split of its own.
 DATASETS |= {
     f"simple-scale-copy{seed}": Dataset(
