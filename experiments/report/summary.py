@@ -14,6 +14,11 @@ from experiments.report.verdicts import Estimate, Outcome, Verdict, number
 MADE = frozenset(
     ("simple-scale", "simple-scale-wider-inputs", "fr-scale", "en-scale", "planted-clusters", "random-rows")
 )
+PARTS = {  # what the parts of a profile are called
+    "enwik8-trained": "enwik8, fast training",
+    "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",
+    "simple-scale-wider-inputs": "simple-scale, inputs of 256",
+}
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
     "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two "
@@ -25,9 +30,10 @@ RULE = (
     "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
     "(start and batches): each corpus has one split and one sample of candidates. Verdicts, not the "
     "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
-    "on a corpus; (Holm) marks what it leaves undecided. Claims, limits and their reasons: "
-    "experiments/report/claims.py. † made or expanded data. * A real corpus, but not one of the paper's. "
-    "enwik8-trained: errors along the training of trained towers; along the others towers learn slowly."
+    "on a corpus, where claims of the same number count once; (Holm) marks what it leaves undecided. Claims, "
+    "limits and their reasons: experiments/report/claims.py. † made or expanded data. * A real corpus, but "
+    "not one of the paper's. enwik8, fast training: errors along the training of trained towers; along the "
+    "others towers learn slowly."
 )
 
 
@@ -73,7 +79,7 @@ class Untested:
 
 def marked(dataset: str) -> str:
     """A corpus, marked by its kind as `RULE` says."""
-    return dataset + ("†" if dataset in MADE else "" if dataset in PAPERS else "*")
+    return PARTS.get(dataset, dataset) + ("†" if dataset in MADE else "" if dataset in PAPERS else "*")
 
 
 def by_claim(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:

@@ -8,7 +8,8 @@ median, from the least to the greatest value, which six seeds or more have at 95
 
 Comparisons of the same measurements on the same corpus are a family (`Claim.family`). Holm's method keeps the
 chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are those at the level
-1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on.
+1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on. Claims of
+the same number, as one and a stronger one that it limits, are one comparison.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -134,7 +135,8 @@ def judge(
         for place in undecided([verdicts[place] for place in places]):
             single = verdicts[places[place]]
             if single.outcome != Outcome.NOT_DECIDED:
-                reason = f"{single.reason}; not so with Holm's correction for {len(places)} comparisons"
+                count = _distinct(verdicts[place] for place in places)
+                reason = f"{single.reason}; not so with Holm's correction for {count} comparisons"
                 verdicts[places[place]] = replace(
                     single, outcome=Outcome.NOT_DECIDED, reason=reason, corrected=True
                 )
@@ -145,12 +147,16 @@ def undecided(family: Sequence[Verdict]) -> list[int]:
     """The places of the comparisons that Holm's method leaves undecided."""
     left = list(range(len(family)))
     while left:
-        level = 1 - (1 - LEVEL) / len(left)
+        level = 1 - (1 - LEVEL) / _distinct(family[place] for place in left)
         still = [place for place in left if _outcome_at(family[place], level) == Outcome.NOT_DECIDED]
         if still == left:
             break
         left = still
     return left
+
+
+def _distinct(family: Iterable[Verdict]) -> int:
+    return len({(verdict.estimate, verdict.low, verdict.high) for verdict in family})
 
 
 def _outcome_at(verdict: Verdict, level: float) -> Outcome:
@@ -235,7 +241,9 @@ def _unmet_need(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Se
             return f"not known whether its runs went far enough: no {name}"
         least, found = need.least(case), min(measured[name])
         if not found >= least:
-            return f"needs {name.rpartition('/')[2]} of at least {number(least)}, has {number(found)}"
+            corpus, what = name.partition("/")[0], name.rpartition("/")[2]
+            where = f" on {corpus}" * (corpus != case["dataset"])  # a claim can compare two corpora
+            return f"needs {what} of at least {number(least)}{where}, has {number(found)}"
     return None
 
 

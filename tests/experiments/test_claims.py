@@ -284,6 +284,20 @@ def told(verdicts):
     }
 
 
+def test_a_number_is_compared_once_however_many_claims_it_answers():
+    """Validation rises and training falls, so that the contrast of both comes to the validation's lift."""
+    rises = np.exp([0.0, 0.05, 0.09, 0.03, 0.06])
+    p = stats.ttest_1samp(np.log(rises), 0).pvalue
+    assert 0.05 / 2 < p < 0.05
+    lift = made(left="{dataset}/a/v", right="{dataset}/b/v", **ABOVE_1)
+    contrast = made(id="stronger", **CONTRAST)
+    measured = {"toy/a/v": tuple(rises), "toy/b/v": (1.0,) * 5, "toy/a/t": (0.8,) * 5, "toy/b/t": (1.0,) * 5}
+    assert lift.family == contrast.family
+    assert [v.outcome for v in judge([lift, contrast], measured)] == [PASS, PASS]
+    measured["toy/a/t"] = tuple(0.995 * rises)  # another number: two comparisons
+    assert OPEN in {v.outcome for v in judge([lift, contrast], measured)}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_families_are_corrected_as_holm_does(seed):
     """The literal procedure: p-values in ascending order, each against 5 % over the number left."""
