@@ -387,13 +387,16 @@ def test_the_paper_s_table_2(corpus):
 
 
 SPLITS = ("enwik8", "enwik8-split1", "enwik8-split2")
+TITLES = ("enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2")
 DRAWS = ("simple-scale", "simple-scale-copy1", "simple-scale-copy2")
 NEAREST = {  # at the paper's batch, where towers are trained: runs of the nearest Gramian, and of sampling
     "enwik8": [(f"{corpus}/paper-exact", f"{corpus}/paper-sampling") for corpus in SPLITS],
     "miwiki": [("miwiki/paper-exact", "miwiki/paper-sampling")],
     **{
-        name: [(f"{name}/paper-sagram{kind}-cache-item", f"{name}/paper-sampling{kind}")]
-        for name, kind in (("enwik8-titles", BF16), ("simple-scale", WIDER))
+        names[0]: [
+            (f"{name}/paper-sagram{kind}-cache-item", f"{name}/paper-sampling{kind}") for name in names
+        ]
+        for names, kind in ((TITLES, BF16), (("simple-scale",), WIDER))
     },
 }
 SLOW = "-learning-rate-0.002-dense-learning-rate-0.0002"  # on enwik8
@@ -461,6 +464,7 @@ def derived() -> list[str]:
         without_momentum("enwik8", "0.1"),
         without_momentum("miwiki", "0.1"),
         *(over(SPLITS, x, "paper-sampling") for x in ("paper-sogram-alpha-0.1", "paper-sagram-cache-item", "paper-exact")),
+        *(over(TITLES, f"paper-{x}", f"paper-sampling{BF16}") for x in (f"sogram{BF16}-alpha-0.1", f"sagram{BF16}-cache-item")),
         *(over(DRAWS, f"paper-{x}", f"paper-sampling{WIDER}") for x in (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item")),
     ]  # fmt: skip
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
