@@ -8,8 +8,8 @@ median, from the least to the greatest value, which six seeds or more have at 95
 
 Comparisons of the same measurements on the same corpus are a family (`Claim.family`). Holm's method keeps the
 chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are those at the level
-1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on. Claims of
-the same number, as one and a stronger one that it limits, are one comparison.
+1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on. Verdicts
+read off the same interval are one comparison: where it covers the truth, all of them are right.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -156,6 +156,7 @@ def undecided(family: Sequence[Verdict]) -> list[int]:
 
 
 def _distinct(family: Iterable[Verdict]) -> int:
+    """How many intervals the verdicts are read off."""
     return len({(verdict.estimate, verdict.low, verdict.high) for verdict in family})
 
 
