@@ -19,7 +19,7 @@ help:
 	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under a minute)"
 	@echo "make bench       timings, interleaved, in results/bench/"
-	@echo "make gpu         what one GPU shows in ten minutes, in results/reference/gpu/; none has run it yet"
+	@echo "make gpu         what one GPU shows in ten minutes, in results/reference/gpu/"
 	@echo "make lint        ruff, mypy and the arrows between rooms"
 	@echo "make dist        a wheel and a source distribution in dist/"
 

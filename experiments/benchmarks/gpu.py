@@ -1,4 +1,4 @@
-"""What a machine with one GPU shows in ten minutes (``make gpu``). No GPU has run it yet.
+"""What a machine with one GPU shows in ten minutes (``make gpu``).
 
     python -m experiments.benchmarks.gpu [--minutes 10] [--data data] [--device cpu --toy]
 
@@ -81,7 +81,7 @@ def _config(wiki: str) -> Path:
 def run_tests() -> dict[str, Any]:
     """Run the tests that need a GPU."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *GPU_TESTS],
+        [sys.executable, "-m", "pytest", *GPU_TESTS],
         check=False,
         stdout=subprocess.PIPE,
         text=True,

@@ -93,8 +93,8 @@ class TrainSection(Section):
     )
     engine: Literal["compiled", "plain", "static"] = Field(
         "compiled",
-        description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or CUDA "
-        "graphs, which no GPU has run yet",
+        description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or "
+        "CUDA graphs",
     )
     tables: Literal["replicated", "row-wise"] = Field(
         "replicated",
@@ -203,9 +203,7 @@ class LogSection(Section):
 class RunConfig(Section):
     """One training run."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="auto: the CPU, until a GPU has run gramrun"
-    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: the CPU")
     data: DataSection
     model: ModelSection = ModelSection()
     estimator: EstimatorSection

@@ -179,7 +179,7 @@ def embed_new_items(
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device that the key ``device`` names; for ``auto`` the CPU, as no GPU has run gramrun yet.
+    """Return the device that the key ``device`` names; for ``auto`` the CPU.
 
     Raises:
         ConfigError: for ``cuda`` where PyTorch finds no GPU.

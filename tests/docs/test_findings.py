@@ -467,6 +467,8 @@ def derived() -> list[str]:
         *(over(TITLES, f"paper-{x}", f"paper-sampling{BF16}") for x in (f"sogram{BF16}-alpha-0.1", f"sagram{BF16}-cache-item")),
         *(over(DRAWS, f"paper-{x}", f"paper-sampling{WIDER}") for x in (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item")),
     ]  # fmt: skip
+    ends = pd.read_csv(REFERENCE / "gpu" / "french_size.csv").query("step == 30000")
+    ends = ends.pivot(index="seed", columns="estimator", values="validation_map@10")
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
     return [
         nearest(),
@@ -474,6 +476,7 @@ def derived() -> list[str]:
         between("fr-scale/paper-sampling-products-bfloat16", fewer),
         between(wide, f"{wide_base}{ADAM}"),
         between(f"{wide_base}-epochs-40", wide),
+        *(f"{x:+.1%}" for x in (ends.div(ends[SAMPLING], axis=0) - 1).to_numpy().flat),
     ]
 
 
