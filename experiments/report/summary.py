@@ -18,6 +18,11 @@ PARTS = {  # what the parts of a profile are called
     "enwik8-trained": "enwik8, fast training",
     "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",
     "simple-scale-wider-inputs": "simple-scale, inputs of 256",
+    **{
+        f"{name}-split{split}": f"{name}, {place} split"
+        for name in ("enwik8", "enwik8-titles")
+        for split, place in ((1, "second"), (2, "third"))
+    },
 }
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
@@ -28,7 +33,7 @@ RULE = (
     "of SAGram per item, or else of sampling, rank by their interval below popularity or below 90 % of "
     "exact ALS of their objective, where that was solved. NOT TESTED HERE: not measured, or in runs that "
     "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
-    "(start and batches): each corpus has one split and one sample of candidates. Verdicts, not the "
+    "(start and batches), on one split and one sample of candidates. Verdicts, not the "
     "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
     "on a corpus, where claims of the same number count once; (Holm) marks what it leaves undecided. Claims, "
     "limits and their reasons: experiments/report/claims.py. † made or expanded data. * A real corpus, but "

@@ -39,7 +39,7 @@ ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
 SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch")]
-TITLES = [("enwik8-titles", "Adagrad", 64)]
+TITLES = [(f"enwik8-titles{part}", "Adagrad", 64) for part in ("", "-small-batch")]
 TITLES_HALF = [("enwik8-titles-half-as-long", "Adagrad, 20 epochs", 64)]
 TITLES_QUARTER = [("enwik8-titles-quarter-as-long", "Adagrad, 10 epochs", 64)]
 TITLES_ADAM = [("enwik8-titles-sparse-adam", "sparse Adam, 20 epochs", 64)]
@@ -81,7 +81,7 @@ SHOWN = {  # training -> title of its panel
     "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
     MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
     "enwik8, sparse Adam, 60 epochs": "enwik8, sparse Adam\nk = 64",
-    "enwik8, titles, Adagrad, 20 epochs": "enwik8 with titles, Adagrad\n20 epochs, k = 64",
+    "enwik8, titles, Adagrad, 40 epochs": "enwik8 with titles, Adagrad\nk = 64",
     "simple-scale, Adagrad, 20 epochs": "simple-scale, Adagrad\nk = 64, NOT TRAINED",
     "simple-scale, inputs of 256, Adagrad, 20 epochs": "simple-scale, Adagrad\ninputs of 256, k = 64",
     "fr-scale, sparse Adam, ½ epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
