@@ -35,10 +35,10 @@ RULE = (
     "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
     "(start and batches), on one split and one sample of candidates. Verdicts, not the "
     "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
-    "on a corpus, where claims of the same number count once; (Holm) marks what it leaves undecided. Claims, "
-    "limits and their reasons: experiments/report/claims.py. † made or expanded data. * A real corpus, but "
-    "not one of the paper's. enwik8, fast training: errors along the training of trained towers; along the "
-    "others towers learn slowly."
+    "on a corpus and its splits, where claims of the same number count once; (Holm) marks what it leaves "
+    "undecided. Claims, limits and their reasons: experiments/report/claims.py. † made or expanded data. * A "
+    "real corpus, but not one of the paper's. enwik8, fast training: errors along the training of trained "
+    "towers; along the others towers learn slowly."
 )
 
 

@@ -6,10 +6,10 @@ it is Welch's interval, of ratios by their logarithms. A contrast takes the less
 ends, since both must hold. A seed that never arrives counts as infinite; the interval is then that of the
 median, from the least to the greatest value, which six seeds or more have at 95 %.
 
-Comparisons of the same measurements on the same corpus are a family (`Claim.family`). Holm's method keeps the
-chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are those at the level
-1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d), and so on. Verdicts
-read off the same interval are one comparison: where it covers the truth, all of them are right.
+Comparisons of the same measurements on a corpus and its other splits are a family (`Claim.family`). Holm's
+method keeps the chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are
+those at the level 1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d),
+and so on. Verdicts read off the same interval are one comparison: where it covers the truth, all are right.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -130,7 +130,8 @@ def judge(
     families: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for place, verdict in enumerate(verdicts):
         if verdict.tested and verdict.claim.measure != "count":
-            families.setdefault((verdict.claim.family, verdict.dataset), []).append(place)
+            corpus = re.sub(r"-split\d+$", "", verdict.dataset)  # with its other splits
+            families.setdefault((verdict.claim.family, corpus), []).append(place)
     for places in families.values():
         for place in undecided([verdicts[place] for place in places]):
             single = verdicts[places[place]]

@@ -435,9 +435,9 @@ def table(
 
 
 def rise_text(frame: pd.DataFrame, label: str) -> str:
-    """`late_rise` as a table shows it, and whether it is more than on a plateau."""
+    """`late_rise` as a table shows it, and whether that is more than on a plateau; empty at 0."""
     rise = late_rise(frame, label)
-    return f"{rise:+.1%}" + " (no plateau)" * (rise > PLATEAU)
+    return f"{rise:+.1%}" + " (no plateau)" * (rise > PLATEAU) if np.isfinite(rise) else ""
 
 
 def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:

@@ -38,6 +38,7 @@ END, CONSTANT = "lift [95 %]", "at a constant η"
 ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
 SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
 ADAM = ("enwik8", "sparse Adam", 64)
+DENSE_ADAM = ("enwik8-dense-adam", "Adam", 64)
 SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch")]
 TITLES = [(f"enwik8-titles{part}", "Adagrad", 64) for part in ("", "-small-batch")]
 TITLES_HALF = [("enwik8-titles-half-as-long", "Adagrad, 20 epochs", 64)]
@@ -54,6 +55,9 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, sparse Adam, η/5, 60 epochs": ([SLOWER], END),
     "enwik8, sparse Adam, constant η": ([ADAM], CONSTANT),
     "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
+    "enwik8, Adam, constant η": ([DENSE_ADAM], CONSTANT),
+    "enwik8, Adam, 60 epochs": ([DENSE_ADAM], END),
+    "enwik8, titles, Adagrad, 40 epochs, constant η": (TITLES, CONSTANT),
     "enwik8, titles, Adagrad, 40 epochs": (TITLES, END),
     "enwik8, titles, Adagrad, 20 epochs, constant η": (TITLES_HALF, CONSTANT),
     "enwik8, titles, Adagrad, 20 epochs": (TITLES_HALF, END),

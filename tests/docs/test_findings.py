@@ -322,7 +322,7 @@ def verdict_rows() -> list[str]:
     outcomes = {
         (verdict["dataset"], verdict["case"]): verdict["outcome"].replace("NOT TESTED HERE", "")
         for verdict in found
-        if verdict["claim"].startswith("sogram-validation-map")
+        if verdict["claim"] == "sogram-validation-map"
     }
     assert {corpus for (corpus, _), outcome in outcomes.items() if outcome} == set(JUDGED)
     return [
@@ -455,6 +455,19 @@ def derived() -> list[str]:
     simple, small = "simple-scale/paper", "-gramian-batch-size-64"
     own, base = f"{simple}-sogram{BF16}-alpha-0.1", f"{simple}-sampling{BF16}"
     wide, wide_base = f"{simple}-sogram{WIDER}-alpha-0.1", f"{simple}-sampling{WIDER}"
+    longer, shorter = (  # on the titles at B = k, 40 epochs and 20
+        log_lifts(
+            *(
+                f"enwik8-titles/paper-{x}"
+                for x in (f"sogram{BF16}{epochs}-alpha-0.1{small}", f"sampling{BF16}{epochs}{small}")
+            )
+        )
+        for epochs in ("", "-epochs-20")
+    )
+    other_splits = [
+        [f"{corpus}/paper-{x}" for x in (f"sogram{BF16}-alpha-0.1", f"sampling{BF16}")]
+        for corpus in TITLES[1:]
+    ]
     logs = [
         log_lifts(own, f"{simple}-sagram{BF16}-cache-item"),
         log_lifts(own, base, last=3),  # the first seeds, and those that were added
@@ -464,6 +477,8 @@ def derived() -> list[str]:
         log_lifts(wide, wide_base, last=4),
         log_lifts(*(f"enwik8-titles/paper-{x}" for x in (f"sogram{BF16}-alpha-0.1", f"sampling{BF16}")), last=5),
         *(log_lifts(f"enwik8/paper-sogram{SLOW}-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("", small)),
+        shorter - longer,
+        *(log_lifts(*pair, last=3) for pair in other_splits),
         log_lifts("enwik8/paper-sampling-batch-gradient", "enwik8/paper-exact"),
         log_lifts("enwik8/paper-sampling-momentum-0", "enwik8/paper-sampling"),
         without_momentum("enwik8", "0.1"),
@@ -472,8 +487,14 @@ def derived() -> list[str]:
         *(over(TITLES, f"paper-{x}", f"paper-sampling{BF16}") for x in (f"sogram{BF16}-alpha-0.1", f"sagram{BF16}-cache-item")),
         *(over(DRAWS, f"paper-{x}", f"paper-sampling{WIDER}") for x in (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item")),
     ]  # fmt: skip
-    ends = pd.read_csv(REFERENCE / "gpu" / "french_size.csv").query("step == 30000")
-    ends = ends.pivot(index="seed", columns="estimator", values="validation_map@10")
+    french = pd.read_csv(REFERENCE / "gpu" / "french_runs.csv")
+    ratios = [
+        column.div(column.loc[SAMPLING]).drop(SAMPLING)
+        for column in (
+            french.pivot(index="estimator", columns="seed", values=f"{split}_map@10")
+            for split in ("validation", "training")
+        )
+    ]
     fewer = "fr-scale/paper-sampling-products-bfloat16-gramian-batch-size-128"
     return [
         nearest(),
@@ -481,7 +502,9 @@ def derived() -> list[str]:
         between("fr-scale/paper-sampling-products-bfloat16", fewer),
         between(wide, f"{wide_base}{ADAM}"),
         between(f"{wide_base}-epochs-40", wide),
-        *(f"{x:+.1%}" for x in (ends.div(ends[SAMPLING], axis=0) - 1).to_numpy().flat),
+        *(f"{x - 1:+.1%}" for frame in ratios for x in frame.to_numpy().flat),
+        lift(ratios[0].loc[SOGRAM]),
+        *french["lift by left items"].dropna(),
     ]
 
 

@@ -45,7 +45,8 @@ def made(**changes):
 
 
 def test_claims_have_names_of_their_own_and_limits_around_something():
-    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    texts = {(claim.id, claim.says, claim.left, claim.right) for claim in CLAIMS}
+    assert len({claim.id for claim in CLAIMS}) == len(texts)  # one id: the same claim on other corpora
     for claim in CLAIMS:
         assert claim.limits.low < claim.limits.high
         for case in claim.cases():
