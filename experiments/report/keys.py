@@ -7,6 +7,7 @@ Arguments may be placeholders of a claim, such as ``"{dataset}"``.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 Value = str | int | float
@@ -51,6 +52,11 @@ class Decay(StrEnum):
     LATE = "late error"
     SETTLING = "settling steps"
     DRIFT = "relative drift"
+
+
+def corpus_of(dataset: str) -> str:
+    """The corpus of which a data set is another split or copy; the data set itself, where it is none."""
+    return re.sub(r"-(split|copy)\d+$", "", dataset)
 
 
 def ranking(corpus: str, method: str, quantity: Ranking) -> str:

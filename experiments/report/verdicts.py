@@ -35,6 +35,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.report.claim import Claim
+from experiments.report.keys import corpus_of
 from experiments.report.sections import Section, Seeds, falls_short, geometric, interval
 from gramrun.base.files import write_json
 
@@ -130,8 +131,7 @@ def judge(
     families: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for place, verdict in enumerate(verdicts):
         if verdict.tested and verdict.claim.measure != "count":
-            corpus = re.sub(r"-split\d+$", "", verdict.dataset)  # with its other splits
-            families.setdefault((verdict.claim.family, corpus), []).append(place)
+            families.setdefault((verdict.claim.family, corpus_of(verdict.dataset)), []).append(place)
     for places in families.values():
         for place in undecided([verdicts[place] for place in places]):
             single = verdicts[places[place]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from experiments.report.keys import corpus_of
 from experiments.reproduce.scheduler import gramrun
 
 TUNING_FRACTION = 0.1
@@ -60,7 +60,7 @@ DATASETS |= {
 
 def configs(dataset: str) -> Path:
     """The folder of a data set's configs; those of another split or copy are the corpus's."""
-    return Path("configs") / re.sub(r"-(split|copy)\d+$", "", dataset)
+    return Path("configs") / corpus_of(dataset)
 
 
 def tuning(name: str) -> Dataset:

@@ -11,7 +11,7 @@ no sparse gradient. With L the longest bag of a column,
 The last line computes a row as often as it occurs and writes the same value each time. D takes the memory of
 the table again. On a GPU the sums into D have no fixed order: equal seeds give results equal up to rounding.
 
-The tests compare it with the plain engine on the CPU and, where there is a GPU, on that.
+The tests compare it with the plain engine on the CPU, and on a GPU with the CPU's engine.
 """
 
 from __future__ import annotations
