@@ -40,15 +40,18 @@ _REBUILD_CHUNK = 65536  # entries summed at once in a rebuild; bounds memory, no
 def project_to_psd(matrix: Tensor) -> Tensor:
     """The nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues become 0.
 
+    Computed on the CPU: a GPU takes tens of milliseconds for the eigenvalues of so small a matrix.
+
     Args:
         matrix: symmetric, shape (k, k). Returned unchanged where it is not finite.
     """
-    _, failed = torch.linalg.cholesky_ex(matrix)  # costs a fraction of an eigendecomposition
-    if not failed or not torch.isfinite(matrix).all():
+    own = matrix.cpu()
+    _, failed = torch.linalg.cholesky_ex(own)  # costs a fraction of an eigendecomposition
+    if not failed or not torch.isfinite(own).all():
         return matrix
-    eigenvalues, eigenvectors = torch.linalg.eigh(matrix)
+    eigenvalues, eigenvectors = torch.linalg.eigh(own)
     projected: Tensor = (eigenvectors * eigenvalues.clamp_min(0)) @ eigenvectors.T
-    return projected
+    return projected.to(matrix.device)
 
 
 def project_moments(moments: Tensor) -> Tensor:
