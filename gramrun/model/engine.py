@@ -8,8 +8,7 @@ feature bags of a batch and how they update the parameters:
               E_f ← E_f − η · optimizer(∂L/∂E_f)                   feature tables, from ∂L/∂z
 
 `plain` uses embedding bags, autograd and optimizers of PyTorch. It is the reference for `compiled`
-(`gramrun.model.compiled_engine`) and `static` (`gramrun.model.static_engine`), and the only one for Adam,
-which changes every row of a table at every step (`gramrun.model.optimizers`).
+(`gramrun.model.compiled_engine`) and `static` (`gramrun.model.static_engine`).
 """
 
 from __future__ import annotations

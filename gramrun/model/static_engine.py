@@ -4,12 +4,15 @@ Started one by one, the hundred small kernels of a step cost the host more time 
 them. A CUDA graph starts them together, but no shape in it may depend on the data: no list of a batch's rows,
 no sparse gradient. With L the longest bag of a column,
 
-    gather       z_b = scale_b sum_{l < L} [l < |R(b)|] E_{r(b, l)}        r(b, l) repeats the bag's last row
+    gather       z_b = scale_b sum_{l < L} [l < |R(b)|] E_{r(b, l)}        behind its end a bag reads on
     gradient     D_r = sum over b, l with r(b, l) = r of scale_b [l < |R(b)|] dz_b     D as large as the table
     Adagrad      for every r(b, l): s ← s + D_r²,  E_r ← E_r − η D_r / (√s + 10⁻¹⁰);  then D_r ← 0
+    Adam         PyTorch's, of every row; then D ← 0
 
-The last line computes a row as often as it occurs and writes the same value each time. D takes the memory of
-the table again. On a GPU the sums into D have no fixed order: equal seeds give results equal up to rounding.
+Adagrad's line computes a row as often as it occurs and writes the same value each time; a row that is read
+behind the end of a bag has D_r = 0 and does not change. D takes the memory of the table again. η is a number
+on the device, so that it can fall. On a GPU the sums into D have no fixed order: equal seeds give results
+equal up to rounding.
 
 The tests compare it with the plain engine on the CPU, and on a GPU with the CPU's engine.
 """
@@ -23,12 +26,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from gramrun.model.engine import Engine, GradientStep, TowerInputs
 from gramrun.model.optimizers import OptimizerOptions, load_in_place
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
 _EPSILON = 1e-10  # of PyTorch's Adagrad
+_ADAM_EPSILON = 1e-8  # of PyTorch's Adam
 _EAGER_CALLS = 3  # before a capture: handles and workspaces that are made lazily must exist by then
 
 
@@ -47,18 +52,18 @@ class _Column:
         lengths = self.offsets[items + 1] - starts
         place = torch.arange(self.longest, device=items.device)
         inside = (place < lengths[:, None]).float()
-        within = torch.minimum(place, (lengths - 1).clamp_min(0)[:, None])
-        rows = self.indices[(starts[:, None] + within).clamp_max(len(self.indices) - 1)].long()
+        rows = self.indices[(starts[:, None] + place).clamp_max(len(self.indices) - 1)].long()
         return rows, inside / lengths.clamp_min(1)[:, None] if mean else inside
 
 
 @dataclass
 class _Table:
-    """A feature table, its accumulator (empty for SGD) and its gradient D."""
+    """A feature table, its gradient D, s or v (empty for SGD), and m (empty but for Adam)."""
 
     weight: Tensor
-    accumulated: Tensor
     gradient: Tensor
+    accumulated: Tensor
+    momentum: Tensor
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class StaticEngine(Engine[list[_ColumnRows]]):
 
     Args:
         model: the towers and tables, float32, on the device.
-        optimizer: ``adagrad`` or ``sgd``.
+        optimizer: ``adagrad``, ``adam`` or ``sgd``.
         mean: whether bags are means instead of sums.
     """
 
@@ -87,19 +92,27 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         super().__init__(model)
         self.captured = self.device.type != "cpu"
         self._optimizer = optimizer
-        self._adagrad = optimizer.name == "adagrad"
         self._mean = mean
+        start = optimizer.initial_accumulator if optimizer.name == "adagrad" else 0.0
 
         def accumulator(parameter: Tensor) -> Tensor:
-            start = optimizer.initial_accumulator
-            return torch.full_like(parameter if self._adagrad else parameter[:0], start)
+            return torch.full_like(parameter[:0] if optimizer.name == "sgd" else parameter, start)
+
+        def momentum(parameter: Tensor) -> Tensor:
+            return torch.zeros_like(parameter if optimizer.name == "adam" else parameter[:0])
 
         self._tables = {
-            name: _Table(weight := table.detach(), accumulator(weight), torch.zeros_like(weight))
+            name: _Table(w := table.detach(), torch.zeros_like(w), accumulator(w), momentum(w))
             for name, table in model.named_tables().items()
         }
         self._dense = model.dense_parameters()
-        self._dense_accumulated = [accumulator(parameter.detach()) for parameter in self._dense]
+        detached = [parameter.detach() for parameter in self._dense]
+        self._dense_accumulated = [accumulator(weight) for weight in detached]
+        self._dense_momentum = [momentum(weight) for weight in detached]
+        self._adam_steps = torch.zeros(len(self._tables) + len(self._dense), device=self.device)  # t of each
+        self._factor = 1.0
+        self._table_rate = torch.tensor(optimizer.table_learning_rate, device=self.device)
+        self._dense_rate = torch.tensor(optimizer.dense_learning_rate, device=self.device)
         self._columns = {side: _columns(tower) for side, tower in self.towers.items()}
         self._embed = {side: self._replayed(partial(self._embed_outputs, side)) for side in self.towers}
 
@@ -119,7 +132,10 @@ class StaticEngine(Engine[list[_ColumnRows]]):
         return _Captured(function) if self.device.type == "cuda" else function
 
     def scale_rates(self, factor: float) -> None:  # noqa: D102
-        assert factor == 1, "a captured graph has constant rates; `checks` refuses a decay"
+        if factor != self._factor:
+            self._factor = factor
+            self._table_rate.fill_(self._optimizer.table_learning_rate * factor)
+            self._dense_rate.fill_(self._optimizer.dense_learning_rate * factor)
 
     def gather(  # noqa: D102
         self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
@@ -143,45 +159,99 @@ class StaticEngine(Engine[list[_ColumnRows]]):
 
     @torch.no_grad()
     def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102
-        for parameter, accumulated in zip(self._dense, self._dense_accumulated, strict=True):
-            assert parameter.grad is not None
-            parameter.sub_(
-                self._scaled(parameter.grad, accumulated), alpha=self._optimizer.dense_learning_rate
-            )
+        used: dict[str, list[tuple[Tensor | None, _ColumnRows]]] = {}
+        for side in (left, right):
+            for column in side.rows:
+                used.setdefault(column.table, []).append((side.inputs.grad, column))
+        touched = {name: self._add_gradients(self._tables[name], columns) for name, columns in used.items()}
+        gradients = [parameter.grad for parameter in self._dense if parameter.grad is not None]
+        if self._optimizer.name == "adam":
+            self._update_adam(gradients)
+        else:
+            self._update_dense(gradients)
+            for name, rows in touched.items():
+                self._update_rows(self._tables[name], rows)
+        for parameter in self._dense:
             parameter.grad = None
-        for name, table in self._tables.items():
-            used = [(s.inputs.grad, c) for s in (left, right) for c in s.rows if c.table == name]
-            if used:
-                self._update_table(table, used)
 
-    def _update_table(self, table: _Table, used: list[tuple[Tensor | None, _ColumnRows]]) -> None:
+    def _add_gradients(self, table: _Table, used: list[tuple[Tensor | None, _ColumnRows]]) -> Tensor:
+        """Sum into D the gradients of a table's columns; return their rows, with repeats."""
         width = table.weight.shape[1]
         for inputs_gradient, c in used:
             assert inputs_gradient is not None
             bag_gradient = inputs_gradient[:, None, c.start : c.start + width] * c.scales[:, :, None]
             table.gradient.index_add_(0, c.rows.flatten(), bag_gradient.flatten(0, 1))
-        touched = torch.cat([c.rows.flatten() for _, c in used])
+        return torch.cat([c.rows.flatten() for _, c in used])
+
+    def _update_rows(self, table: _Table, touched: Tensor) -> None:
         gradient = table.gradient[touched]
-        if self._adagrad:
+        if self._optimizer.name == "adagrad":
             accumulated = table.accumulated[touched] + gradient.square()
             table.accumulated[touched] = accumulated
             gradient = gradient / (accumulated.sqrt() + _EPSILON)
-        rate = self._optimizer.table_learning_rate
-        table.weight[touched] = table.weight[touched] - rate * gradient
+        table.weight[touched] = table.weight[touched] - self._table_rate * gradient
         table.gradient.index_fill_(0, touched, 0)
 
-    def _scaled(self, gradient: Tensor, accumulated: Tensor) -> Tensor:
-        """Adagrad's g / (√s + ε) after s ← s + g²; for SGD, g."""
-        if not self._adagrad:
-            return gradient
-        accumulated += gradient.square()
-        return gradient / (accumulated.sqrt() + _EPSILON)
+    def _update_dense(self, gradients: list[Tensor]) -> None:
+        """All dense layers at once: a kernel of each would take as long."""
+        if not gradients:
+            return
+        scaled = gradients
+        if self._optimizer.name == "adagrad":
+            torch._foreach_addcmul_(self._dense_accumulated, gradients, gradients)
+            roots = torch._foreach_sqrt(self._dense_accumulated)
+            torch._foreach_add_(roots, _EPSILON)
+            scaled = list(torch._foreach_div(gradients, roots))
+        torch._foreach_sub_(list(self._dense), torch._foreach_mul(scaled, self._dense_rate))
+
+    def _update_adam(self, gradients: list[Tensor]) -> None:
+        beta1, beta2 = self._optimizer.betas
+
+        def update(
+            weights: list[Tensor],
+            gradients: list[Tensor],
+            momenta: list[Tensor],
+            squares: list[Tensor],
+            steps: tuple[Tensor, ...],
+            rate: Tensor,
+        ) -> None:
+            adam(
+                weights,
+                gradients,
+                momenta,
+                squares,
+                [],
+                list(steps),
+                fused=True,
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                lr=rate,
+                weight_decay=0,
+                eps=_ADAM_EPSILON,
+                maximize=False,
+            )
+
+        tables, steps = list(self._tables.values()), self._adam_steps.unbind()
+        of_tables = [table.gradient for table in tables]
+        momenta, squares = [table.momentum for table in tables], [table.accumulated for table in tables]
+        weights = [table.weight for table in tables]
+        update(weights, of_tables, momenta, squares, steps[: len(tables)], self._table_rate)
+        dense: list[Tensor] = list(self._dense)
+        momenta, squares = self._dense_momentum, self._dense_accumulated
+        update(dense, gradients, momenta, squares, steps[len(tables) :], self._dense_rate)
+        torch._foreach_zero_(of_tables)
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
-        return {
+        state: dict[str, Any] = {
             "accumulated": {name: table.accumulated for name, table in self._tables.items()},
             "dense_accumulated": self._dense_accumulated,
         }
+        if self._optimizer.name == "adam":
+            state["momentum"] = {name: table.momentum for name, table in self._tables.items()}
+            state["dense_momentum"] = self._dense_momentum
+            state["steps"] = [self._adam_steps]
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
         load_in_place(self.state_dict(), state)

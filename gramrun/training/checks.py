@@ -86,10 +86,6 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
         check_torchrec()
         if device.type == "cuda":
             raise ConfigError("train.tables: row-wise has not run on a GPU yet; set device: cpu")
-    if config.train.engine == "static" and config.train.decay_from < 1:
-        raise ConfigError(
-            "train.engine: static has constant rates; set train.engine: plain, or drop decay_from"
-        )
     if config.train.engine == "static" and (config.train.l2 or config.train.dense_l2):
         raise ConfigError(
             "train.engine: static has no L2 penalty; set train.engine: plain, or drop l2 and dense_l2"
@@ -99,10 +95,10 @@ def _check_device(config: RunConfig, device: torch.device, observers: Sequence[E
             "train.engine: static draws nothing in a step; set train.engine: plain, or drop "
             "train.id_dropout_left and id_dropout_right"
         )
-    if config.train.engine == "static" and config.train.optimizer not in ("adagrad", "sgd"):
+    if config.train.engine == "static" and config.train.optimizer == "sparse-adam":
         raise ConfigError(
-            f"train.engine: static has no {config.train.optimizer}; set train.engine: plain, or "
-            "train.optimizer: adagrad or sgd"
+            "train.engine: static has no sparse-adam; set train.engine: plain, or train.optimizer: adagrad, "
+            "adam or sgd"
         )
 
 

@@ -219,7 +219,7 @@ def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.devic
         size += 4 * table_width(config) * _table_rows(corpus)  # D
     if config.train.l2:
         size += 4 * _table_rows(corpus)  # d of the penalty
-    if config.train.optimizer == "adam":
+    if config.train.optimizer == "adam" and engine == "plain":
         size += 2 * parameters  # gradients as large as the tables, and a root
     return size
 

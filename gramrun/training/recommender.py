@@ -169,8 +169,8 @@ def _suited(asked: dict[str, Any]) -> dict[str, Any]:
             found["train.dense_learning_rate"] = rate * DENSE.get(optimizer, 0.1)
     if asked.get("train.objective") == "taylor-softmax":
         found["train.gravity"] = 1  # a larger one has its optimum at zero embeddings
-    if asked.get("train.engine") == "static":  # which has neither
-        found |= {"train.l2": 0, "train.decay_from": 1}
+    if asked.get("train.engine") == "static":  # which has none
+        found["train.l2"] = 0
     chosen = asked.get("estimator.start", "zero"), asked.get("estimator.alpha_schedule", "constant")
     if chosen != ("zero", "constant"):  # which correct the zero start themselves
         found["estimator.debias"] = False

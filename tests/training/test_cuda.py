@@ -25,6 +25,7 @@ VARIANTS = {
     "relu": ["model.output=relu", "model.hidden=[9]", "model.input_dim=6"],
     "sgd": ["train.optimizer=sgd"],
     "adam": ["train.optimizer=adam"],
+    "falling rates": ["train.decay_from=0.25"],
 }
 ENGINES = ("plain", "static")
 
@@ -46,10 +47,8 @@ def test_caches_on_disk_stay_with_the_cpu(make_config, corpus, monkeypatch, tmp_
 
 
 @needs_cuda
-@pytest.mark.parametrize(
-    ("variant", "engine"),
-    [(v, e) for v in VARIANTS for e in ENGINES if (v, e) != ("adam", "static")],  # which static has not
-)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_the_gpu_follows_the_cpu(make_config, corpus, variant, engine):
     settings = (*VARIANTS[variant], f"train.steps={STEPS}", "train.learning_rate=0.02")
     devices = ("device=cpu",), ("device=cuda", f"train.engine={engine}")
@@ -63,7 +62,7 @@ def test_the_gpu_follows_the_cpu(make_config, corpus, variant, engine):
 
 @needs_cuda
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("variant", ["sogram", "sagram", "hidden"])
+@pytest.mark.parametrize("variant", ["sogram", "sagram", "hidden", "adam"])
 def test_a_run_goes_on_from_its_state(make_config, corpus, variant, engine, tmp_path):
     config = make_config(*VARIANTS[variant], f"train.steps={STEPS}", "device=cuda", f"train.engine={engine}")
     straight = Trainer(config, corpus)

@@ -158,6 +158,7 @@ STATIC = {
     "sgd": ["train.optimizer=sgd", "train.gamma_left=0.5", "train.gamma_right=0"],
     "caches of pairs": [*PAIRS, "estimator.cache_dtype=bfloat16"],
     "prior": ["train.prior={name: svd, rank: 3}"],
+    "adam": ["train.optimizer=adam", "model.hidden=[9, 5]", "model.input_dim=6"],
     "softmax": ["train.objective=batch-softmax", "estimator.name=none"],
 }
 
@@ -167,7 +168,8 @@ def test_what_a_gpu_would_keep_is_what_the_static_engine_holds(make_config, corp
     config = make_config(*STATIC[name], "train.engine=static")
     trainer = Trainer(config, corpus)
     engine, sides, objective = trainer.engine, (trainer.left, trainer.right), trainer.objective
-    sums = [t for table in engine._tables.values() for t in (table.accumulated, table.gradient)]
+    kept = [(table.gradient, table.accumulated, table.momentum) for table in engine._tables.values()]
+    sums = [tensor for tensors in kept for tensor in tensors]
     data = [*trainer.model.buffers()]
     for side in sides:
         population = side.population
@@ -179,7 +181,7 @@ def test_what_a_gpu_would_keep_is_what_the_static_engine_holds(make_config, corp
         data.append(objective.right_log_probability)
     held = {
         "parameters": trainer.model.parameters(),
-        "optimizer": [*sums, *engine._dense_accumulated],
+        "optimizer": [*sums, *engine._dense_accumulated, *engine._dense_momentum],
         "features and pairs": data,
         CACHES: caches_of(trainer),
     }
@@ -203,8 +205,8 @@ def test_a_static_step_takes_no_more_than_predicted(tmp_path):
     """The prediction is at least twice the step: the calls before a capture reserve its memory again."""
     corpus = pages_corpus(tmp_path / "pages", pages=300, links=6000)
     few = ("evaluation.candidates=10", "evaluation.left_items=2", "evaluation.splits=[validation]")
-    constant = ("train.optimizer=adagrad", "train.decay_from=1")
-    config = paper(corpus, "model.hidden=[48, 8]", "train.engine=static", *constant, *few)
+    settings = ("model.hidden=[48, 8]", "train.engine=static", "train.optimizer=adagrad", *few)
+    config = paper(corpus, *settings)
     steps = Trainer(config, corpus).steps()
     next(steps)
     taken = most_at_once(lambda: next(steps))

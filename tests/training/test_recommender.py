@@ -211,7 +211,7 @@ def test_identifiers_may_come_as_pandas_gives_them():
 
 
 def test_what_a_setting_excludes_is_no_default():
-    """SOGram's defaults correct a start from 0; the static engine has no L2 and constant rates."""
+    """SOGram's defaults correct a start from 0; the static engine has no L2."""
     for chosen, debias in (("decaying", False), ("constant", True)):
         assert gramrun.fit(MATRIX, alpha_schedule=chosen, **SMALL).config.estimator.debias == debias
     assert gramrun.fit(MATRIX, engine="static", **SMALL).config.train.l2 == 0
