@@ -6,7 +6,8 @@ estimate without error gains there. Sampling draws B for each side, once for bot
 gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
-``part`` (what the tables of one of several plans of a corpus are called).
+``part`` (what the tables of one of several plans of a corpus are called), ``estimator_settings`` (more ``--set``
+settings by estimator).
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def methods(plan: Plan) -> list[Method]:
         if not measured(batch, name):
             continue
         config, *settings = ESTIMATORS[name]
+        settings += plan.options.get("estimator_settings", {}).get(name, [])
         # Without a setting that changes nothing, so that `map_curves` has the same runs.
         size = [] if name == EXACT or batch == DEFAULT_BATCH else [f"estimator.gramian_batch_size={batch}"]
         found.append(Method(label(optimizer, batch, name), config, (*own, *settings, *size)))
