@@ -93,6 +93,7 @@ def render(report: Report, parts: Sequence[_Part], spent: str) -> str:
             summary=summary.summary(report.verdicts),
             tally=summary.tally(report.verdicts),
             rule=f"{summary.RULE} {report.note}".strip(),
+            details=summary.DETAILS,
             claims=summary.claim_rows(report.verdicts),
             comparisons=_grid(Table("comparisons", "", comparisons)),
             untested=summary.untested(report.verdicts),

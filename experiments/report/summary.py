@@ -26,19 +26,22 @@ PARTS = {  # what the parts of a profile are called
 }
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
-    "Each claim is compared seed by seed; the interval is 95 %, Student's t over seeds (Welch's between two "
-    "corpora; where a seed never arrives, from the least to the greatest of six seeds or more). PASS: all "
-    "of it within the claim's limits. FAIL: none of it. BETTER THAN CLAIMED: none of it, on the side where "
-    "more is had. NOT DECIDED: it reaches across a limit. NOT TRAINED: towers of the exact Gramian, or else "
-    "of SAGram per item, or else of sampling, rank by their interval below popularity or below 90 % of "
-    "exact ALS of their objective, where that was solved. NOT TESTED HERE: not measured, or in runs that "
-    "did not get far enough for the claim, or with one seed. Intervals cover the noise of training alone "
-    "(start and batches), on one split and one sample of candidates. Verdicts, not the "
-    "intervals shown, are corrected by Holm's method for the number of comparisons of the same measurements "
-    "on a corpus and its splits, where claims of the same number count once; (Holm) marks what it leaves "
-    "undecided. Claims, limits and their reasons: experiments/report/claims.py. † made or expanded data. * A "
-    "real corpus, but not one of the paper's. enwik8, fast training: errors along the training of trained "
-    "towers; along the others towers learn slowly."
+    "PASS: all of the 95 % interval over seeds is within the claim's limits. FAIL: none of it. BETTER THAN "
+    "CLAIMED: none of it, on the side where more is had. NOT DECIDED: it reaches across a limit. NOT "
+    "TRAINED: towers rank below popularity, or below 90 % of exact ALS of their objective. NOT TESTED HERE: "
+    "not measured, or in runs that did not get far enough for the claim, or with one seed. † made or "
+    "expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors along the "
+    "training of trained towers; along the others towers learn slowly."
+)
+DETAILS = (
+    "Each claim is compared seed by seed; the interval is Student's t (Welch's between two corpora; where a "
+    "seed never arrives, from the least to the greatest of six seeds or more). It covers the noise of "
+    "training alone (start and batches), on one split and one sample of candidates. NOT TRAINED is said by "
+    "the towers of the exact Gramian, or else of SAGram per item, or else of sampling, and by the upper end "
+    "of their interval, so that noisy towers pass more easily; exact ALS counts where it was solved. "
+    "Verdicts, not the intervals shown, are corrected by Holm's method for the number of comparisons of the "
+    "same measurements on a corpus and its splits, where claims of the same number count once; (Holm) marks "
+    "what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."
 )
 
 
