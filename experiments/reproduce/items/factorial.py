@@ -6,8 +6,8 @@ estimate without error gains there. Sampling draws B for each side, once for bot
 gradient batch itself, whose gradient then goes through both Gramians (equation 15).
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
-``part`` (what the tables of one of several plans of a corpus are called), ``estimator_settings`` (more ``--set``
-settings by estimator).
+``part`` (what the tables of one of several plans of a corpus are called), ``estimator_settings`` (more
+``--set`` settings by estimator).
 """
 
 from __future__ import annotations
