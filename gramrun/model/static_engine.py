@@ -164,15 +164,17 @@ class StaticEngine(Engine[list[_ColumnRows]]):
             for column in side.rows:
                 used.setdefault(column.table, []).append((side.inputs.grad, column))
         touched = {name: self._add_gradients(self._tables[name], columns) for name, columns in used.items()}
-        gradients = [parameter.grad for parameter in self._dense if parameter.grad is not None]
+        gradients = []
+        for parameter in self._dense:
+            assert parameter.grad is not None
+            gradients.append(parameter.grad)
+            parameter.grad = None
         if self._optimizer.name == "adam":
             self._update_adam(gradients)
         else:
             self._update_dense(gradients)
             for name, rows in touched.items():
                 self._update_rows(self._tables[name], rows)
-        for parameter in self._dense:
-            parameter.grad = None
 
     def _add_gradients(self, table: _Table, used: list[tuple[Tensor | None, _ColumnRows]]) -> Tensor:
         """Sum into D the gradients of a table's columns; return their rows, with repeats."""

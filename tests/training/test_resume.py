@@ -37,6 +37,12 @@ OPTIMIZERS = {
         "train.l2_exponent=0.5",
         "train.dense_l2=0.01",
     ),
+    "adam, static": (
+        "train.optimizer=adam",
+        "train.learning_rate=0.01",
+        "train.decay_from=0.2",
+        "train.engine=static",
+    ),
     "sparse-adam, plain": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.engine=plain"),
 }
 TOWERS = {"linear": (), "hidden": ("model.hidden=[6]", "model.skip=true", "train.dense_learning_rate=0.01")}
