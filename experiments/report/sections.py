@@ -114,8 +114,9 @@ def interval(values: Seeds, level: float = 0.95) -> tuple[float, float]:
 
 def geometric(ratios: Seeds, level: float = 0.95) -> tuple[float, float, float]:
     """The geometric mean of ratios and its interval: a ratio and its inverse then say the same."""
-    logs = np.log(ratios)
-    return tuple(np.exp([logs.mean(), *interval(tuple(logs), level)]).tolist())
+    with np.errstate(divide="ignore", invalid="ignore"):  # a ratio of 0 makes the mean 0, without an interval
+        logs = np.log(ratios)
+        return tuple(np.exp([logs.mean(), *interval(tuple(logs), level)]).tolist())
 
 
 def lift(ratios: Seeds) -> str:

@@ -40,7 +40,7 @@ LONG_ALS = ("simple-scale", "fr-scale", "enwik8-titles-split1", "enwik8-titles-s
 REACHED = 0.9  # of exact ALS of the same objective: from there towers count as trained
 RESAMPLES = 2000  # of left items
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
-SIDE_BY_SIDE = "(of runs side by side, with whatever else the machine did)"  # times are poor evidence then
+SIDE_BY_SIDE = "(of runs side by side, maybe on different machines)"  # times are poor evidence then
 LAST = 0.1  # the part of training whose rise the table shows
 PLATEAU = 0.01  # a run that rises by no more of itself in that part has reached its plateau
 SETTLED = 1 / 3  # the last part of the steps before η falls, which stands for a constant η
@@ -320,12 +320,14 @@ def early(frame: pd.DataFrame, label: str) -> Seeds:
 
 
 def late_rise(frame: pd.DataFrame, label: str) -> float:
-    """By how much of itself a method's validation MAP@10 rose in the last tenth of its steps; seeds' mean."""
-    rises = [
-        curve[-1, MAP] / np.interp((1 - LAST) * curve[-1, STEPS], curve[:, STEPS], curve[:, MAP]) - 1
-        for curve in frame.loc[frame["label"] == label, "curve"]
-    ]
-    return float(np.mean(rises))
+    """By how much of itself a method's validation MAP@10 rose in the last tenth of its steps; seeds' mean.
+
+    NaN where a seed's is 0 there.
+    """
+    curves = frame.loc[frame["label"] == label, "curve"]
+    ends = np.array([curve[-1, MAP] for curve in curves])
+    before = np.array([np.interp((1 - LAST) * c[-1, STEPS], c[:, STEPS], c[:, MAP]) for c in curves])
+    return float(np.mean(ends / np.where(before > 0, before, np.nan) - 1))
 
 
 def judged(labels: Collection[str]) -> str:
