@@ -45,6 +45,7 @@ TITLES_HALF = [("enwik8-titles-half-as-long", "Adagrad, 20 epochs", 64)]
 TITLES_QUARTER = [("enwik8-titles-quarter-as-long", "Adagrad, 10 epochs", 64)]
 TITLES_ADAM = [("enwik8-titles-sparse-adam", "sparse Adam, 20 epochs", 64)]
 TITLES_DENSE_ADAM = [("enwik8-titles-adam", "Adam, 20 epochs", 64)]
+TITLES_DENSE_ADAM_HALF = [("enwik8-titles-adam-half-as-long", "Adam, 10 epochs", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
 WIDE_ADAGRAD = [("simple-scale-wider-inputs-adagrad", "Adagrad, inputs of 256", 64)]
 FRENCH = [("fr-scale", "sparse Adam", 128)]
@@ -66,6 +67,7 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "enwik8, titles, sparse Adam, 20 epochs": (TITLES_ADAM, END),
     "enwik8, titles, Adam, 20 epochs, constant η": (TITLES_DENSE_ADAM, CONSTANT),
     "enwik8, titles, Adam, 20 epochs": (TITLES_DENSE_ADAM, END),
+    "enwik8, titles, Adam, 10 epochs": (TITLES_DENSE_ADAM_HALF, END),
     "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
     "simple-scale, Adagrad, 20 epochs": (SIMPLE, END),
     "simple-scale, inputs of 256, Adagrad, constant η": (WIDE_ADAGRAD, CONSTANT),
