@@ -322,7 +322,7 @@ def early(frame: pd.DataFrame, label: str) -> Seeds:
 def late_rise(frame: pd.DataFrame, label: str) -> float:
     """By how much of itself a method's validation MAP@10 rose in the last tenth of its steps; seeds' mean.
 
-    NaN where a seed's is 0 there.
+    NaN where a seed's MAP@10 is 0 before it.
     """
     curves = frame.loc[frame["label"] == label, "curve"]
     ends = np.array([curve[-1, MAP] for curve in curves])
