@@ -55,6 +55,8 @@ TRAININGS = {  # tables of the published factorial experiment and their optimize
     "enwik8, Adagrad": ("enwik8-adagrad", "Adagrad"),
     "enwik8, Adagrad, η/5": ("enwik8-adagrad-slower", "Adagrad at a fifth of η"),
     "enwik8, SGD": ("enwik8-sgd", "SGD"),
+    "miwiki, sparse Adam": ("miwiki", "sparse Adam"),
+    "miwiki, Adagrad": ("miwiki-adagrad", "Adagrad"),
     "titles, Adagrad": ("enwik8-titles-half-as-long", "Adagrad, 20 epochs"),
     "titles, sparse Adam": ("enwik8-titles-sparse-adam", "sparse Adam, 20 epochs"),
     "Simple's size, Adagrad": ("simple-scale", "Adagrad"),
