@@ -6,10 +6,12 @@ An unknown key is an error that names the key, the file and line, and the neares
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -149,10 +151,8 @@ def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
     try:
         if len(text) > LARGEST_TEXT:
             raise ValueError(f"it is longer than {LARGEST_TEXT:,} characters")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None and _count_values(node, {}) > LARGEST_VALUES:
-            raise ValueError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
-        return node, yaml.safe_load(text)
+        node, values = _parse_once(text)
+        return node, copy.deepcopy(values)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark and "\n" in text else ""
         raise ConfigError(f"{place}{line}: not valid YAML: {error.problem}") from None
@@ -163,6 +163,15 @@ def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
     except (yaml.YAMLError, ValueError, LookupError, OverflowError, TypeError, AttributeError) as error:
         # PyYAML raises plain exceptions for an impossible date or a tag on a value of another type.
         raise ConfigError(f"{place}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+@lru_cache(maxsize=4096)  # a report reads each run's config several times, and parsing is most of its time
+def _parse_once(text: str) -> tuple[yaml.Node | None, Any]:
+    # Not the loader in C: it crashes on deep nesting.
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is not None and _count_values(node, {}) > LARGEST_VALUES:
+        raise ValueError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
+    return node, yaml.safe_load(text)
 
 
 def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
