@@ -10,9 +10,10 @@ from experiments.report import keys
 from experiments.report.claim import ABOVE_1, BELOW_1, DUMP, Claim, D, Limits, Need, sogram
 from experiments.report.keys import SAMPLING, Ranking
 
-MAP = ("enwik8", "enwik8-split1", "enwik8-split2", "miwiki", "enwik8-titles", "enwik8-titles-split1",
-       "enwik8-titles-split2", "enwik8-titles-half-as-long", "simple-scale", "simple-scale-wider-inputs",
-       "fr-scale", "wikipedia-simple", "wikipedia-fr", "wikipedia-en")  # fmt: skip
+MAP = ("enwik8", "enwik8-split1", "enwik8-split2", "enwik8-dense-adam", "enwik8-adagrad", "miwiki",
+       "miwiki-adagrad", "enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2",
+       "enwik8-titles-half-as-long", "simple-scale", "simple-scale-wider-inputs", "fr-scale",
+       "wikipedia-simple", "wikipedia-fr", "wikipedia-en")  # fmt: skip
 LIFT = "lift of MAP@10 over sampling"
 MOVIELENS = ("movielens-100k", "movielens-1m", "movielens-10m")
 LARGE = ("wikipedia-fr", "wikipedia-en")

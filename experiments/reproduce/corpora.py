@@ -44,11 +44,11 @@ DATASETS["enwik8-titles"] = Dataset("enwik8-titles", "enwik8", ("wikipedia.graph
 # Whole wikis, their tables of January 2016, without categories: Māori, as small as enwik8, Zulu and Venda.
 WIKIS = ("miwiki", "zuwiki", "vewiki")
 DATASETS |= {name: Dataset(name, "wikipedia-sql", ("wikipedia.categories=false",), name) for name in WIKIS}
-# Other splits of enwik8's links into training and validation pairs.
-for name in ("enwik8", "enwik8-titles"):
+# Other splits of the links into training and validation pairs.
+for name in ("enwik8", "enwik8-titles", "miwiki"):
     for seed in SEEDS:
-        other = f"{name}-split{seed}"
-        DATASETS[other] = Dataset(other, "enwik8", (*DATASETS[name].settings, f"split.seed={seed}"))
+        other, settings = f"{name}-split{seed}", (*DATASETS[name].settings, f"split.seed={seed}")
+        DATASETS[other] = replace(DATASETS[name], name=other, settings=settings)
 # Other expansions to Simple's size, each with a split of its own.
 DATASETS |= {
     f"simple-scale-copy{seed}": Dataset(

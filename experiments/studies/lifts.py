@@ -48,6 +48,8 @@ TITLES_DENSE_ADAM = [("enwik8-titles-adam", "Adam, 20 epochs", 64)]
 TITLES_DENSE_ADAM_HALF = [("enwik8-titles-adam-half-as-long", "Adam, 10 epochs", 64)]
 WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
 WIDE_ADAGRAD = [("simple-scale-wider-inputs-adagrad", "Adagrad, inputs of 256", 64)]
+WIKI = [("miwiki", "sparse Adam", 64)]
+WIKI_ADAGRAD = [("miwiki-adagrad", "Adagrad", 64)]
 FRENCH = [("fr-scale", "sparse Adam", 128)]
 FRENCH_ADAGRAD = [("fr-scale-adagrad", "Adagrad, 30,000 steps", 128)]
 FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
@@ -74,6 +76,10 @@ FACTORIAL = {  # tables of results/reference/factorial with their optimizer and 
     "simple-scale, inputs of 256, Adagrad, 20 epochs": (WIDE_ADAGRAD, END),
     "simple-scale, inputs of 256, sparse Adam, constant η": (WIDE, CONSTANT),
     "simple-scale, inputs of 256, sparse Adam, 20 epochs": (WIDE, END),
+    "miwiki, sparse Adam, constant η": (WIKI, CONSTANT),
+    "miwiki, sparse Adam, 60 epochs": (WIKI, END),
+    "miwiki, Adagrad, constant η": (WIKI_ADAGRAD, CONSTANT),
+    "miwiki, Adagrad, 60 epochs": (WIKI_ADAGRAD, END),
     "fr-scale, sparse Adam, constant η": (FRENCH, CONSTANT),
     "fr-scale, sparse Adam, ½ epoch": (FRENCH, END),
     "fr-scale, Adagrad, ¼ epoch": (FRENCH_ADAGRAD, END),
