@@ -56,7 +56,7 @@ class Decay(StrEnum):
 
 def corpus_of(dataset: str) -> str:
     """The corpus of which a data set is another split or copy; the data set itself, where it is none."""
-    return re.sub(r"-(split|copy)\d+$", "", dataset)
+    return re.sub(r"-(split|copy)\d+(?=-|$)", "", dataset)
 
 
 def ranking(corpus: str, method: str, quantity: Ranking) -> str:

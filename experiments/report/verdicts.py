@@ -9,7 +9,8 @@ median, from the least to the greatest value, which six seeds or more have at 95
 Comparisons of the same measurements on a corpus and its other splits are a family (`Claim.family`). Holm's
 method keeps the chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are
 those at the level 1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d),
-and so on. Verdicts read off the same interval are one comparison: where it covers the truth, all are right.
+and so on. Verdicts on the same values are one comparison: where their interval covers the truth, all are
+right.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -157,8 +158,8 @@ def undecided(family: Sequence[Verdict]) -> list[int]:
 
 
 def _distinct(family: Iterable[Verdict]) -> int:
-    """How many intervals the verdicts are read off."""
-    return len({(verdict.estimate, verdict.low, verdict.high) for verdict in family})
+    """How many different values the verdicts compare."""
+    return len({verdict.compared for verdict in family})
 
 
 def _outcome_at(verdict: Verdict, level: float) -> Outcome:
@@ -185,7 +186,7 @@ def _judge(
     else:
         rows = _compare(claim, case, used)
         estimate = _estimate(claim, rows)
-        if fault := _fault(claim, rows, used):
+        if fault := _fault(claim, rows, used, estimate):
             reason = fault
         else:
             outcome = _outcome(claim, *estimate[1:])
@@ -223,8 +224,8 @@ def _find(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) 
         used = {found[key]: tuple(measured[found[key]]) for key in sorted(found)}
         return used, [] if len(used) >= 3 else [f"three values of {prefix}*{suffix}"]
     names = dict.fromkeys((*left, *right))
-    missing = [name for name in names if name not in measured]
-    return {name: tuple(measured[name]) for name in names if name in measured}, missing
+    missing = [name for name in names if not measured.get(name)]
+    return {name: tuple(measured[name]) for name in names if name not in missing}, missing
 
 
 def _need_names(claim: Claim, case: Mapping[str, str]) -> list[str]:
@@ -277,7 +278,9 @@ def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.nda
     """
     paired = claim.measure != "ratio between corpora"
     lengths = {len(values) for values in used.values()}
-    if claim.measure == "interior peak" and len(lengths) == 1:
+    if claim.measure == "interior peak":
+        if len(lengths) > 1:
+            return []
         rows = np.array(list(used.values()))
         inner, ends = rows[1:-1], rows[[0, -1]]
         return [_divide(inner[np.argmax(inner.mean(axis=1))], ends[np.argmax(ends.mean(axis=1))])]
@@ -309,7 +312,7 @@ def _estimate(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) ->
         return NO_ESTIMATE
     if claim.measure == "ratio between corpora":
         return between_corpora(*rows, level=level)
-    ratios = claim.measure in ("ratio", "contrast")
+    ratios = claim.measure in ("ratio", "contrast", "interior peak")
     ends = [
         (float(row[0]),) * 3
         if claim.measure == "count"
@@ -350,7 +353,7 @@ def between_corpora(left: np.ndarray, right: np.ndarray, *, level: float = LEVEL
     return math.exp(mean), math.exp(low), math.exp(high)
 
 
-def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> str | None:
+def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values, estimate: Estimate) -> str | None:
     """Why the compared values have no interval."""
     names = ", ".join(used)
     if not rows:
@@ -362,7 +365,10 @@ def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values) -> str | None
         return f"a ratio of what is not above zero: {names}"
     if claim.measure == "count":
         return None if not np.ptp(rows[0]) else "a count that differs between seeds"
-    return "one seed gives no interval" if min(map(len, rows)) < 2 else None
+    if min(map(len, rows)) < 2:
+        return "one seed gives no interval"
+    endless = estimate[1:] == (-math.inf, math.inf)
+    return f"{len(rows[0])} seeds are too few for the interval of a median" if endless else None
 
 
 def _outcome(claim: Claim, low: float, high: float) -> Outcome:

@@ -88,9 +88,9 @@ def paper_methods(
     )
 
 
-def own_optimum(dataset: str, config: str = "paper-sampling") -> Method:
-    """Exact ALS of the objective of a config: what trained towers can be measured by."""
-    run = load_config(RunConfig, configs(dataset) / f"{config}.yaml")
+def own_optimum(dataset: str) -> Method:
+    """Exact ALS of the paper's objective: what trained towers can be measured by."""
+    run = load_config(RunConfig, configs(dataset) / "paper-sampling.yaml")
     train = run.train
     values = {
         "embedding_dim": run.model.embedding_dim,
@@ -257,8 +257,9 @@ def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
 
 
 def ratios(frame: pd.DataFrame, label: str, other: str = SAMPLING, name: str = "validation") -> Seeds:
-    """A method's validation MAP@10 over another's, paired by seed."""
-    return tuple(a / b for a, b in zip(column(frame, label, name), column(frame, other, name), strict=True))
+    """A method's validation MAP@10 over another's, paired by seed; not finite where the other's is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return tuple(np.divide(column(frame, label, name), column(frame, other, name)).tolist())
 
 
 def lift_at_constant_rate(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> str:
@@ -343,8 +344,8 @@ def judged(labels: Collection[str]) -> str:
 
 
 def required_map(popularity: float, optimum: Seeds) -> float:
-    """What trained towers must reach: popularity, and `REACHED` of exact ALS where that is known."""
-    return max(popularity, REACHED * float(np.mean(optimum or [0.0])))
+    """What trained towers must reach: popularity, and `REACHED` of exact ALS where that is known; above 0."""
+    return max(popularity, REACHED * float(np.mean(optimum or [0.0])), float(np.finfo(float).tiny))
 
 
 def measured(dataset: str, frame: pd.DataFrame, optimum: Seeds = ()) -> dict[str, Seeds]:
