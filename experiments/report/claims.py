@@ -258,7 +258,7 @@ def _appendix_d() -> Iterator[Claim]:
         id="smaller-rate-faster-decay",
         says="The error decay occurs much faster with the smaller learning rate, η = 0.002 against 0.01.",
         words="steps until the error settles at η = 0.002 ÷ at η = 0.01",
-        each={"dataset": SCALE, "α": ("0.01", "0.001")},  # with 0.1 it settles before the second measurement
+        each={"dataset": SCALE, "α": ("0.01", "0.001")},  # with 0.1 it settles within the first measurements
         left=keys.decay(D, "{α}", Decay.SETTLING, 0.002),
         right=keys.decay(D, "{α}", Decay.SETTLING, 0.01),
         limits=BELOW_1,

@@ -15,6 +15,7 @@ from gramrun.base.files import write_text
 from gramrun.runs import figures, plotting
 
 Seeds = tuple[float, ...]  # one number a seed, in the order of the plan's seeds
+Values = dict[str, Seeds]  # measurements by name
 FLOOR = 0.95  # of what is required: the least mean of towers that count as trained
 
 
@@ -69,9 +70,6 @@ def joined(first: Section, second: Section) -> Section:
     """One section of two plans of an item, whose tables must differ in name: each becomes a file."""
     tables = first.tables + second.tables
     assert len({table.name for table in tables}) == len(tables), [table.name for table in tables]
-    both = first.measured.keys() & second.measured.keys()
-    unlike = [n for n in both if not np.array_equal(first.measured[n], second.measured[n], equal_nan=True)]
-    assert not unlike, unlike
     return replace(
         first,
         summary=first.summary
@@ -79,9 +77,24 @@ def joined(first: Section, second: Section) -> Section:
         else f"{first.summary} {second.summary}".strip(),
         tables=tables,
         figures=first.figures + second.figures,
-        measured={**first.measured, **second.measured},
+        measured=gather([first, second]),
         runs=tuple(dict.fromkeys(first.runs + second.runs)),
     )
+
+
+def gather(sections: Sequence[Section]) -> Values:
+    """All sections' measurements by name.
+
+    Raises:
+        ValueError: two sections give different numbers under one name.
+    """
+    measured: Values = {}
+    for section in sections:
+        for name, values in section.measured.items():
+            numbers = tuple(float(value) for value in values)
+            if not np.array_equal(measured.setdefault(name, numbers), numbers, equal_nan=True):
+                raise ValueError(f"{section.name}: {name} has other numbers in another section")
+    return measured
 
 
 def write_figure(folder: Path, drawing: Drawing, name: str, caption: str) -> Figure:

@@ -37,10 +37,9 @@ from scipy import stats
 
 from experiments.report.claim import Claim
 from experiments.report.keys import corpus_of
-from experiments.report.sections import Section, Seeds, falls_short, geometric, interval
+from experiments.report.sections import Seeds, Values, falls_short, geometric, interval
 from gramrun.base.files import write_json
 
-Values = dict[str, Seeds]  # measurements by name
 Estimate = tuple[float, float, float]  # a mean and the two ends of its interval
 NO_ESTIMATE = (math.nan,) * 3
 LEVEL = 0.95
@@ -99,21 +98,6 @@ class Verdict:
     def tested(self) -> bool:
         """Whether there is a verdict on the claim."""
         return self.outcome not in (Outcome.NOT_TRAINED, Outcome.NOT_TESTED)
-
-
-def gather(sections: Sequence[Section]) -> Values:
-    """All sections' measurements by name.
-
-    Raises:
-        ValueError: two sections give different numbers under one name.
-    """
-    measured: Values = {}
-    for section in sections:
-        for name, values in section.measured.items():
-            numbers = tuple(float(value) for value in values)
-            if not np.array_equal(measured.setdefault(name, numbers), numbers, equal_nan=True):
-                raise ValueError(f"{section.name}: {name} has other numbers in another section")
-    return measured
 
 
 def judge(

@@ -20,8 +20,8 @@ from typing import Protocol, cast
 from experiments.report.claims import CLAIMS
 from experiments.report.page import Report
 from experiments.report.page import write_report as write_page
-from experiments.report.sections import Section, joined, write_tables
-from experiments.report.verdicts import gather, judge
+from experiments.report.sections import Section, gather, joined, write_tables
+from experiments.report.verdicts import judge
 from experiments.reproduce import items
 from experiments.reproduce import published as measurements
 from experiments.reproduce.corpora import DATASETS, prepare

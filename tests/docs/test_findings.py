@@ -542,8 +542,8 @@ def between_alphas() -> str:
     """SOGram's lift with α = 0.01 over 0.1 in the last third of the steps before η falls, halfway."""
 
     def settled(rows: list[dict[str, float]]) -> float:
-        last = rows[-1]["step"]
-        return np.mean([row["map@10"] for row in rows if last / 3 < row["step"] <= last / 2])
+        falls = rows[-1]["step"] / 2
+        return np.mean([x["map@10"] for x in rows if (1 - rankings.SETTLED) * falls < x["step"] <= falls])
 
     return wiki_lift(HUNDREDTH, UNDER_ADAGRAD[WIKIS][0], settled)
 

@@ -10,8 +10,8 @@ import pytest
 
 from experiments.report import page as page_module
 from experiments.report.claims import CLAIMS
-from experiments.report.sections import Figure, Section, Table, spread
-from experiments.report.verdicts import gather, judge
+from experiments.report.sections import Figure, Section, Table, gather, spread
+from experiments.report.verdicts import judge
 from gramrun import runs
 from gramrun.base.files import write_json, write_text
 from gramrun.base.provenance import provenance
