@@ -65,7 +65,7 @@ def ranking(corpus: str, method: str, quantity: Ranking) -> str:
 
 
 def trained(corpus: str) -> str:
-    """The validation MAP of `rankings.judged` over what trained towers must reach (`rankings.REACHED`)."""
+    """The validation MAP of `rankings.judged` over what trained towers must reach (`sections.REACHED`)."""
     return f"{corpus}/towers/share of the required MAP"
 
 

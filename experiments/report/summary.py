@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.report.claim import Claim
+from experiments.report.sections import FLOOR, REACHED
 from experiments.report.verdicts import Estimate, Outcome, Verdict, number
 
 MADE = ("simple-scale", "fr-scale", "en-scale", "planted-clusters", "random-rows")
@@ -31,20 +32,20 @@ PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "moviele
 RULE = (
     "PASS: all of the 95 % interval over seeds is within the claim's limits. FAIL: none of it. BETTER THAN "
     "CLAIMED: none of it, on the side where more is had. NOT DECIDED: it reaches across a limit. NOT "
-    "TRAINED: towers rank below popularity, or below 90 % of exact ALS of their objective. NOT TESTED HERE: "
-    "not measured, or in runs that did not get far enough for the claim, or with one seed. † made or "
-    "expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors along the "
-    "training of trained towers; along the others towers learn slowly. Ranking: where no optimizer is named, "
-    "it is sparse Adam on enwik8 and its splits, miwiki, fr-scale, MovieLens and the paper's French and "
-    "English Wikipedia, and Adagrad on the others."
+    f"TRAINED: towers rank below popularity, or below {100 * REACHED:.0f} % of exact ALS of their objective. "
+    "NOT TESTED HERE: not measured, or in runs that did not get far enough for the claim, or with one seed. "
+    "† made or expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors "
+    "along the training of trained towers; along the others towers learn slowly. Ranking: where no optimizer "
+    "is named, it is sparse Adam on enwik8 and its splits, miwiki, fr-scale, MovieLens and the paper's "
+    "French and English Wikipedia, and Adagrad on the others."
 )
 DETAILS = (
     "Each claim is compared seed by seed; the interval is Student's t (Welch's between two corpora; where a "
     "seed never arrives, from the least to the greatest of six seeds or more). It covers the noise of "
     "training alone (start and batches), on one split and one sample of candidates. NOT TRAINED is said by "
     "the towers of the exact Gramian, or else of SAGram per item, or else of sampling, and by the upper end "
-    "of their interval (one seed: its value), and wherever their mean is below 95 % of what is required; "
-    "exact ALS counts where it was solved. "
+    "of their interval (one seed: its value), and wherever their mean is below "
+    f"{100 * FLOOR:.0f} % of what is required; exact ALS counts where it was solved. "
     "Verdicts, not the intervals shown, are corrected by Holm's method for the number of comparisons of the "
     "same measurements on a corpus and its splits, where claims on the same values count once; (Holm) marks "
     "what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."

@@ -37,7 +37,7 @@ from scipy import stats
 
 from experiments.report.claim import Claim
 from experiments.report.keys import corpus_of
-from experiments.report.sections import Seeds, Values, falls_short, geometric, interval
+from experiments.report.sections import REACHED, Seeds, Values, falls_short, geometric, interval
 from gramrun.base.files import write_json
 
 Estimate = tuple[float, float, float]  # a mean and the two ends of its interval
@@ -241,7 +241,7 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
         if share and falls_short(share):
             return (
                 f"towers with the nearest Gramian reach {np.mean(share):.0%} of what is required: "
-                "popularity, and 90 % of exact ALS of the same objective"
+                f"popularity, and {100 * REACHED:.0f} % of exact ALS of the same objective"
             )
     return None
 

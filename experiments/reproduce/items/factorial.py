@@ -19,7 +19,17 @@ import numpy as np
 import pandas as pd
 
 from experiments.report.keys import EXACT, SAMPLING
-from experiments.report.sections import Section, Seeds, Table, falls_short, lift, spread, with_interval
+from experiments.report.sections import (
+    FLOOR,
+    REACHED,
+    Section,
+    Seeds,
+    Table,
+    falls_short,
+    lift,
+    spread,
+    with_interval,
+)
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
@@ -125,8 +135,8 @@ def _gate(optimum: Seeds) -> str:
         return f"{rankings.EXACT_ALS} was not solved, so that it is not known whether towers are trained."
     return (
         f"{rankings.EXACT_ALS} {spread(optimum)}; towers count as trained unless those of the exact Gramian, "
-        f"else of SAGram per item, else of sampling are below {rankings.REACHED:.0%} of it, or below "
-        "popularity, by their 95 % interval."
+        f"else of SAGram per item, else of sampling are below {100 * REACHED:.0f} % of it or below "
+        f"popularity by all of their 95 % interval, or below {100 * FLOOR:.0f} % of that on average."
     )
 
 
