@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
-from gramrun.base.files import read_json
 from gramrun.runs import directory
 
 SHORT = 12  # hex digits shown of a hash; manifests have them all
@@ -45,13 +43,14 @@ def read_record(path: Path) -> RunRecord:
 
     Raises:
         InputError: it has no readable manifest.
+        ConfigError: this version cannot read its configuration.
     """
-    manifest = read_json(path / directory.MANIFEST)
-    config = yaml.safe_load((path / directory.CONFIG).read_text(encoding="utf-8"))
+    run = directory.open_directory(path)
+    manifest = run.manifest
     return RunRecord(
         name=f"{path.parent.name}/{path.name}",
         seed=int(manifest["seed"]),
-        data=Path(config["data"]["path"]).name,
+        data=run.config.data.path.name,
         data_hash=str(manifest["data_hash"]),
         config_hash=str(manifest["config_hash"]),
         git_commit=str(manifest.get("git_commit") or "unknown"),

@@ -22,13 +22,12 @@ from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json
 from gramrun.base.records import REMEDY, read_table
 from gramrun.config import BaselineConfig, RunConfig
-from gramrun.config.loading import dump_config
+from gramrun.config.loading import plain
 from gramrun.runs.directory import CONFIG, EVALUATION, METRICS, BaselineRun, Run, flatten, open_directory
 
 FRAMES: Mapping[str, str] = MappingProxyType(
@@ -208,7 +207,7 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
 
 def _settings(config: RunConfig | BaselineConfig) -> dict[str, Any]:
     """The settings that may appear in a label, by dotted key."""
-    flat = flatten(yaml.safe_load(dump_config(config)))
+    flat = flatten(plain(config))
     return {
         k: v
         for k, v in flat.items()
