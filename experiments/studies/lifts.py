@@ -3,7 +3,8 @@
     python -m experiments.studies.lifts [--reference results/reference] [--output results/lifts]
 
 It trains nothing: it reads the published tables of the factorial experiment, of planted topics and of the
-Gramian batches on MovieLens 1M. ``lifts.csv`` has a row for each of some trainings, B and estimator:
+Gramian batches on MovieLens 1M. ``lifts.csv`` has a row for each of some trainings, B and estimator, at the
+end of training or, where its name says so, a mean while η is constant:
 
     lift, low, high    (MAP@10 of the estimator / MAP@10 of sampling with the same B) − 1, a geometric mean
                        over seeds, and its 95 % interval, which one seed does not have
@@ -34,43 +35,29 @@ STYLES = dict(zip((EXACT, SOGRAM, SAGRAM), _STYLES.values(), strict=True))
 COLUMNS = 4  # of panels
 LIMITS = (-50, 32)  # per cent, of the y axis
 
-END, CONSTANT = "lift [95 %]", "at a constant η"
-ADAGRAD = ("enwik8-adagrad", "Adagrad", 64)
-SLOWER = ("enwik8-slower", "sparse Adam at a fifth of η", 64)
-ADAM = ("enwik8", "sparse Adam", 64)
-DENSE_ADAM = ("enwik8-dense-adam", "Adam", 64)
-SIMPLE = [(f"simple-scale{part}", "Adagrad", 64) for part in ("", "-small-batch")]
-TITLES = [(f"enwik8-titles{part}", "Adagrad", 64) for part in ("", "-small-batch")]
-TITLES_HALF = [("enwik8-titles-half-as-long", "Adagrad, 20 epochs", 64)]
-TITLES_ADAM = [("enwik8-titles-sparse-adam-four-times-as-long", "sparse Adam, 80 epochs", 64)]
-TITLES_DENSE_ADAM = [("enwik8-titles-adam", "Adam, 20 epochs", 64)]
-WIDE = [("simple-scale-wider-inputs", "sparse Adam, inputs of 256", 64)]
-WIDE_ADAGRAD = [("simple-scale-wider-inputs-adagrad", "Adagrad, inputs of 256", 64)]
-WIKI = [("miwiki", "sparse Adam", 64)]
-WIKI_ADAGRAD = [("miwiki-adagrad", "Adagrad", 64)]
-FRENCH = [("fr-scale", "sparse Adam", 128)]
-FACTORIAL = {  # tables of results/reference/factorial with their optimizer and k, and the column
-    "enwik8, Adagrad, constant η": ([ADAGRAD], CONSTANT),
-    "enwik8, sparse Adam, η/5, constant η": ([SLOWER], CONSTANT),
-    "enwik8, sparse Adam, constant η": ([ADAM], CONSTANT),
-    "enwik8, sparse Adam, 60 epochs": ([ADAM], END),
-    "enwik8, Adam, constant η": ([DENSE_ADAM], CONSTANT),
-    "enwik8, titles, Adagrad, 40 epochs, constant η": (TITLES, CONSTANT),
-    "enwik8, titles, Adagrad, 40 epochs": (TITLES, END),
-    "enwik8, titles, Adagrad, 20 epochs, constant η": (TITLES_HALF, CONSTANT),
-    "enwik8, titles, sparse Adam, 80 epochs, constant η": (TITLES_ADAM, CONSTANT),
-    "enwik8, titles, sparse Adam, 80 epochs": (TITLES_ADAM, END),
-    "enwik8, titles, Adam, 20 epochs, constant η": (TITLES_DENSE_ADAM, CONSTANT),
-    "simple-scale, Adagrad, constant η": (SIMPLE, CONSTANT),
-    "simple-scale, inputs of 256, Adagrad, constant η": (WIDE_ADAGRAD, CONSTANT),
-    "simple-scale, inputs of 256, Adagrad, 20 epochs": (WIDE_ADAGRAD, END),
-    "simple-scale, inputs of 256, sparse Adam, constant η": (WIDE, CONSTANT),
-    "miwiki, sparse Adam, constant η": (WIKI, CONSTANT),
-    "miwiki, Adagrad, constant η": (WIKI_ADAGRAD, CONSTANT),
-    "miwiki, Adagrad, 60 epochs": (WIKI_ADAGRAD, END),
-    "fr-scale, sparse Adam, constant η": (FRENCH, CONSTANT),
-    "fr-scale, sparse Adam, ½ epoch": (FRENCH, END),
-}
+COLUMN = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, by what a training is called
+FACTORIAL = {  # training: tables of results/reference/factorial, their optimizer and k
+    "enwik8, Adagrad": (["enwik8-adagrad"], "Adagrad", 64),
+    "enwik8, sparse Adam, η/5": (["enwik8-slower"], "sparse Adam at a fifth of η", 64),
+    "enwik8, sparse Adam": (["enwik8"], "sparse Adam", 64),
+    "enwik8, Adam": (["enwik8-dense-adam"], "Adam", 64),
+    "enwik8, titles, Adagrad, 40 epochs": (["enwik8-titles", "enwik8-titles-small-batch"], "Adagrad", 64),
+    "enwik8, titles, Adagrad, 20 epochs": (["enwik8-titles-half-as-long"], "Adagrad, 20 epochs", 64),
+    "enwik8, titles, sparse Adam, 80 epochs": (
+        ["enwik8-titles-sparse-adam-four-times-as-long"], "sparse Adam, 80 epochs", 64,
+    ),
+    "enwik8, titles, Adam, 20 epochs": (["enwik8-titles-adam"], "Adam, 20 epochs", 64),
+    "simple-scale, Adagrad": (["simple-scale", "simple-scale-small-batch"], "Adagrad", 64),
+    "simple-scale, inputs of 256, Adagrad": (
+        ["simple-scale-wider-inputs-adagrad"], "Adagrad, inputs of 256", 64,
+    ),
+    "simple-scale, inputs of 256, sparse Adam": (
+        ["simple-scale-wider-inputs"], "sparse Adam, inputs of 256", 64,
+    ),
+    "miwiki, sparse Adam": (["miwiki"], "sparse Adam", 64),
+    "miwiki, Adagrad": (["miwiki-adagrad"], "Adagrad", 64),
+    "fr-scale, sparse Adam": (["fr-scale"], "sparse Adam", 128),
+}  # fmt: skip
 PLANTED = {  # items, epochs, k
     "planted, a million items, 1 epoch": (1_000_000, 1, 16),
     "planted, 100,000 items, 10 epochs": (100_000, 10, 16),
@@ -82,12 +69,12 @@ MOVIES = "MovieLens 1M, 6 epochs"
 SHOWN = {  # training -> title of its panel
     "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
     MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
-    "enwik8, sparse Adam, 60 epochs": "enwik8, sparse Adam\nk = 64",
+    "enwik8, sparse Adam": "enwik8, sparse Adam\nk = 64",
     "enwik8, titles, sparse Adam, 80 epochs": "enwik8 with titles\nsparse Adam, k = 64",
     "enwik8, titles, Adagrad, 40 epochs": "enwik8 with titles\nAdagrad, k = 64",
-    "miwiki, Adagrad, 60 epochs": "Māori Wikipedia\nAdagrad, k = 64",
-    "simple-scale, inputs of 256, Adagrad, 20 epochs": "simple-scale, inputs of 256\nAdagrad, k = 64",
-    "fr-scale, sparse Adam, ½ epoch": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
+    "miwiki, Adagrad": "Māori Wikipedia\nAdagrad, k = 64",
+    "simple-scale, inputs of 256, Adagrad": "simple-scale, inputs of 256\nAdagrad, k = 64",
+    "fr-scale, sparse Adam": "fr-scale, sparse Adam, ½ epoch\nk = 128, NOT TRAINED",
 }
 
 
@@ -127,12 +114,12 @@ def _movies(reference: Path) -> Iterator[tuple]:
 
 
 def _factorial(reference: Path) -> Iterator[tuple]:
-    for title, (tables, column) in FACTORIAL.items():
-        for name, optimizer, k in tables:
-            frame = pd.read_csv(reference / "factorial" / f"{name}.csv", dtype={column: str})
-            for row in frame[frame["optimizer"] == optimizer].to_dict("records"):
-                if row["estimator"] in STYLES and isinstance(row[column], str):
-                    yield title, k, row["B"], row["estimator"], *_parsed(row[column])
+    for title, (names, optimizer, k) in FACTORIAL.items():
+        tables = [pd.read_csv(reference / "factorial" / f"{name}.csv", dtype=str) for name in names]
+        frame = pd.concat(own[own["optimizer"] == optimizer] for own in tables)
+        for suffix, column in COLUMN.items():
+            for row in frame[frame["estimator"].isin(STYLES)].dropna(subset=column).to_dict("records"):
+                yield title + suffix, k, int(row["B"]), row["estimator"], *_parsed(row[column])
 
 
 def _lift(ratios: pd.Series) -> tuple[float, float, float]:
