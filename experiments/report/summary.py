@@ -21,6 +21,7 @@ PARTS = {  # what the parts of a profile are called
     "miwiki-split1-adagrad": "miwiki, second split, Adagrad",
     "miwiki-split2-adagrad": "miwiki, third split, Adagrad",
     "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",
+    "enwik8-titles-sparse-adam": "enwik8-titles, sparse Adam",
     "simple-scale-wider-inputs": "simple-scale, inputs of 256",
     **{
         f"{name}-split{split}": f"{name}, {place} split"
