@@ -35,7 +35,7 @@ STYLES = dict(zip((EXACT, SOGRAM, SAGRAM), _STYLES.values(), strict=True))
 COLUMNS = 4  # of panels
 LIMITS = (-50, 32)  # per cent, of the y axis
 
-COLUMN = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, by what a training is called
+LIFTS = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, by what a training is called
 FACTORIAL = {  # training: tables of results/reference/factorial, their optimizer and k
     "enwik8, Adagrad": (["enwik8-adagrad"], "Adagrad", 64),
     "enwik8, sparse Adam, η/5": (["enwik8-slower"], "sparse Adam at a fifth of η", 64),
@@ -117,7 +117,7 @@ def _factorial(reference: Path) -> Iterator[tuple]:
     for title, (names, optimizer, k) in FACTORIAL.items():
         tables = [pd.read_csv(reference / "factorial" / f"{name}.csv", dtype=str) for name in names]
         frame = pd.concat(own[own["optimizer"] == optimizer] for own in tables)
-        for suffix, column in COLUMN.items():
+        for suffix, column in LIFTS.items():
             for row in frame[frame["estimator"].isin(STYLES)].dropna(subset=column).to_dict("records"):
                 yield title + suffix, k, int(row["B"]), row["estimator"], *_parsed(row[column])
 
