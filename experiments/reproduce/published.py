@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from experiments.reproduce.corpora import DATASETS
@@ -77,9 +79,13 @@ def _add(own: Mapping[str, bytes], file: Path) -> int:
 
 
 def _write(every: Mapping[str, bytes], file: Path) -> None:
-    with new_file(file) as temporary:
-        frame = pd.DataFrame(sorted(every.items()), columns=["path", "content"])
-        frame.to_parquet(temporary, compression="zstd", index=False)
+    """A row group for each folder, such as a corpus's runs: git then stores anew only those that changed."""
+    frame = pd.DataFrame(sorted(every.items()), columns=["path", "content"])
+    schema = pa.schema({"path": pa.string(), "content": pa.binary()})
+    folders = frame["path"].str.split("/").str[:3].str.join("/")
+    with new_file(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for _, rows in frame.groupby(folders, sort=False):
+            writer.write_table(pa.Table.from_pandas(rows, schema, preserve_index=False))
 
 
 def tables(folder: Path = FILE.parent) -> dict[str, bytes]:
