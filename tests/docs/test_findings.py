@@ -83,6 +83,10 @@ OPTIMIZERS = {
     "titles: Adagrad": ("enwik8-titles", "Adagrad"),
     "titles: … 20 epochs": ("enwik8-titles-half-as-long", "Adagrad, 20 epochs"),
     "titles: … 10 epochs": ("enwik8-titles-quarter-as-long", "Adagrad, 10 epochs"),
+    "titles: sparse Adam, 160 epochs": (
+        "enwik8-titles-sparse-adam-eight-times-as-long",
+        "sparse Adam, 160 epochs",
+    ),
     "titles: sparse Adam, 80 epochs": (
         "enwik8-titles-sparse-adam-four-times-as-long",
         "sparse Adam, 80 epochs",
@@ -762,12 +766,19 @@ def test_rises_in_the_last_tenth_where_sampling_has_few_samples():
         return float(cell(label, batch, estimator, "rise in the last tenth").partition("%")[0])
 
     long = "titles: Adam (dense), 80 epochs"
-    adagrad, adam, sparse, dense, sgd = map(
-        rise, ("titles: Adagrad", long, "sparse Adam", "Adam (dense)", "SGD")
+    labels = (
+        "titles: Adagrad",
+        long,
+        "titles: sparse Adam, 160 epochs",
+        "sparse Adam",
+        "Adam (dense)",
+        "SGD",
     )
+    adagrad, adam, longest, sparse, dense, sgd = map(rise, labels)
     assert (
-        f"by {adagrad} % on the titles after 40 epochs of Adagrad and {adam} % after 80 of dense Adam, and on "
-        f"enwik8 by {sparse} % under sparse Adam, {dense} % under dense Adam and {sgd} % under SGD" in WORDS
+        f"by {adagrad} % on the titles after 40 epochs of Adagrad, {adam} % after 80 of dense Adam and {longest} % "
+        f"after 160 of sparse Adam, and on enwik8 by {sparse} % under sparse Adam, {dense} % under dense Adam and {sgd} % under SGD"
+        in WORDS
     )
     rises = [
         rise(long, estimator, batch)
@@ -799,6 +810,7 @@ AT_K = {  # the label in OPTIMIZERS, and for the titles the nearest Gramian's li
     "titles, Adam, 80 epochs": (
         "titles: Adam (dense), 80 epochs", lambda: titles_adam(80, ("sagram", 1024), ("sampling", 64)),
     ),
+    "titles, sparse Adam, 160 epochs": ("titles: sparse Adam, 160 epochs", None),
     "titles, sparse Adam, 80 epochs": (
         "titles: sparse Adam, 80 epochs",
         lambda: titles_adam(80, ("sagram", 1024), ("sampling", 64), "sparse-adam"),
