@@ -7,6 +7,7 @@ import numpy as np
 import pages
 import pandas as pd
 import pytest
+import yaml
 
 PUBLISHED = pages.ROOT / "results" / "reference"
 WORDS = " ".join(pages.read("docs/findings.md").split())
@@ -267,6 +268,24 @@ def test_planted_topics():
 
 
 # Seconds of a step
+
+
+def test_runs_that_share_a_gpu():
+    """Milliseconds a step of the 80 epochs of dense Adam on the titles, which ran under MPS."""
+    found = {"sagram": [], "others": []}
+    for path, content in pages.published_files().items():
+        if not re.match(r"results/runs/enwik8-titles/.*device-cuda.*/config.yaml", path):
+            continue
+        config = yaml.safe_load(content)
+        if config["train"]["epochs"] == 80:
+            metrics = pages.published_files()[path.replace("config.yaml", "metrics.jsonl")]
+            last = json.loads(metrics.decode().splitlines()[-1])
+            name = "sagram" if config["estimator"]["name"] == "sagram" else "others"
+            found[name].append(1000 * last["train_seconds"] / last["step"])
+    assert len(found["sagram"]) == 10 and len(found["others"]) == 30
+    sagram, others = (f"{min(found[x]):.1f} to {max(found[x]):.1f}" for x in ("sagram", "others"))
+    page = " ".join(pages.read("docs/how-to.md").split())
+    assert f"took {others} ms a step and SAGram {sagram} " in page
 
 
 def test_the_cost_of_a_step():
