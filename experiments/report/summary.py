@@ -29,6 +29,7 @@ PARTS = {  # what the parts of a profile are called
         for split, place in ((1, "second"), (2, "third"))
     },
 }
+AT_A_GLANCE = 6  # corpora of a row; the report folds more
 PAPERS = frozenset(("wikipedia-simple", "wikipedia-fr", "wikipedia-en", "movielens-10m"))
 RULE = (
     "PASS: all of the 95 % interval over seeds is within the claim's limits. FAIL: none of it. BETTER THAN "
@@ -69,6 +70,7 @@ class ClaimRow:
         claims: the claims that were tested, with their outcomes.
         wanted: what is compared, and where it has to lie.
         here: by corpus, the estimates with their intervals, and what the nearest Gramian has.
+        span: the least and the greatest of the estimates, where `here` is too long to read at a glance.
         where: where each claim holds, fails or is not decided.
         compared: what is compared, with the claims' limits.
         absent: where it was not tested, and why.
@@ -78,6 +80,7 @@ class ClaimRow:
     claims: Sequence[Told]
     wanted: Sequence[str]
     here: Sequence[str]
+    span: str
     where: Sequence[str]
     compared: str
     absent: str
@@ -144,11 +147,13 @@ def _row(groups: Sequence[Sequence[Verdict]]) -> ClaimRow:
     every = [verdict for group in groups for verdict in group]
     tested = [verdict for verdict in every if verdict.tested]
     limits = dict.fromkeys(f"{claim.compared}: {claim.limits} ({claim.why})" for claim in claims)
+    here = [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()]
     return ClaimRow(
         [Told(group[0].claim, {o: n for o, n in tally([v for v in group if v.tested]).items() if n})
          for group in groups],
         list(dict.fromkeys(f"{claim.words}, wanted {_wanted(claim)}" for claim in claims)),
-        [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()],
+        here,
+        _span(tested, len(here)) if len(here) > AT_A_GLANCE else "",
         [_where([verdict for verdict in group if verdict.tested]) for group in groups],
         "; ".join(limits),
         "; ".join(
@@ -183,6 +188,21 @@ def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
     if first.nearest:
         text += f"; {first.nearest} {_with_interval(first, first.ceiling)}"
     return f"{marked(dataset)}: {text}"
+
+
+def _span(verdicts: Sequence[Verdict], trainings: int) -> str:
+    """The range of the estimates of each case over all corpora, and of the nearest Gramian's."""
+    estimates: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        estimates.setdefault(verdict.case, []).append(verdict.estimate)
+    if nearest := [verdict.ceiling[0] for verdict in verdicts if verdict.nearest]:
+        estimates["nearest Gramian"] = nearest
+    ranges = (
+        f"{case}: " * bool(case)
+        + " to ".join(dict.fromkeys(shown(verdicts[0], end(own)) for end in (min, max)))
+        for case, own in estimates.items()
+    )
+    return f"{trainings} trainings: {'; '.join(ranges)}"
 
 
 def _with_interval(verdict: Verdict, estimate: Estimate) -> str:

@@ -293,6 +293,33 @@ def test_claims_on_the_same_numbers_are_one_row():
     assert [t.claim.id for t in row.claims] == ["sogram-validation-map", "sogram-training-map"]
     assert row.here == ["enwik8*: −50.0 %; exact Gramian +5.0 %"]
     assert len(row.wanted) == 2 and row.wanted[0] == "lift of MAP@10 over sampling, wanted above 0 %"
+    assert row.span == ""
+
+
+def test_a_row_of_many_corpora_says_their_range():
+    corpora = (
+        "enwik8",
+        "enwik8-split1",
+        "enwik8-split2",
+        "miwiki",
+        "miwiki-adagrad",
+        "enwik8-titles",
+        "fr-scale",
+    )
+    measured = {}
+    for place, corpus in enumerate(corpora):
+        for method, value in (
+            ("sampling", 0.1),
+            ("SOGram α=0.1", 0.09 + 0.01 * place),
+            ("exact Gramian", 0.105),
+        ):
+            measured[f"{corpus}/{method}/validation MAP"] = (value, value, value)
+        measured[f"{corpus}/SOGram α=0.1/steps"] = (1e6,) * 3
+    (claim,) = (claim for claim in CLAIMS if claim.id == "sogram-validation-map")
+    (row,) = summary.claim_rows(judge([claim], measured))
+    assert (
+        len(row.here) == 7 and row.span == "7 trainings: α = 0.1: −10.0 % to +50.0 %; nearest Gramian: +5.0 %"
+    )
 
 
 def told(verdicts):
