@@ -503,29 +503,28 @@ def between(own: str, base: str) -> str:
     return f"{own_ap.mean() / base_ap.mean() - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
-def titles_adam(
+@cache
+def titles_runs() -> dict[tuple, str]:
+    """Runs on the titles in bfloat16, by optimizer, epochs, estimator and B; of SOGram's any α."""
+    found = {}
+    for path, content in pages.published_files().items():
+        if re.fullmatch(r"results/runs/enwik8-titles/.*-products-bfloat16.*-seed0/config.yaml", path):
+            train, estimator = itemgetter("train", "estimator")(yaml.safe_load(content))
+            key = train["optimizer"], train["epochs"], estimator["name"], estimator["gramian_batch_size"]
+            found[key] = path.removeprefix("results/runs/").rpartition("-seed")[0]
+    return found
+
+
+def titles(
+    optimizer: str,
     epochs: int,
-    left: tuple[str, int],
-    right: tuple[str, int],
-    optimizer: str = "adam",
-    right_epochs: int | None = None,
+    own: tuple[str, int] = ("sagram", 1024),
+    base: tuple[str, int] = ("sampling", 64),
+    base_epochs: int | None = None,
 ) -> np.ndarray:
-    """The log of MAP@10 on the titles under Adam, of an estimator and its B over another's, by seed."""
-    folders = {
-        (train["epochs"], estimator["name"], estimator["gramian_batch_size"]): path.rpartition("-seed")[0]
-        for path, content in pages.published_files().items()
-        if re.fullmatch(r"results/runs/enwik8-titles/.*-products-bfloat16-.*-seed0/config.yaml", path)
-        for train, estimator in [itemgetter("train", "estimator")(yaml.safe_load(content))]
-        if train["optimizer"] == optimizer
-    }
-    pair = (epochs, *left), (right_epochs or epochs, *right)
-    return log_lifts(*(folders[x].removeprefix("results/runs/") for x in pair))
-
-
-def titles_adagrad(epochs: str) -> np.ndarray:
-    """The log of SAGram's MAP@10 with B = 16·k over sampling's with B = k on the titles under Adagrad, by seed."""
-    pair = (f"sagram{BF16}{epochs}-cache-item", f"sampling{BF16}{epochs}-gramian-batch-size-64")
-    return log_lifts(*(f"enwik8-titles/paper-{x}" for x in pair))
+    """The log of MAP@10 on the titles, of an estimator and its B over another's, by seed."""
+    runs = titles_runs()
+    return log_lifts(runs[optimizer, epochs, *own], runs[optimizer, base_epochs or epochs, *base])
 
 
 def at_a_constant_rate() -> list[str]:
@@ -611,13 +610,11 @@ def derived() -> list[str]:
         *(log_lifts(f"enwik8/paper-sogram{SLOW}-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("", small)),
         shorter - longer,
         *(log_lifts(*pair, last=3) for pair in other_splits),
-        *(titles_adam(epochs, ("sagram", 64), ("sampling", 1024)) for epochs in (10, 20, 80)),
-        titles_adam(80, ("sampling", 1024), ("sampling", 64)),
-        titles_adam(80, ("sagram", 64), ("sampling", 64), right_epochs=160),
-        titles_adam(80, ("sagram", 64), ("sampling", 1024), "sparse-adam"),
-        titles_adam(80, ("sagram", 1024), ("sampling", 64), "sparse-adam"),
-        *(titles_adam(epochs, ("sagram", 1024), ("sampling", 64)) for epochs in (10, 20, 80)),
-        *map(titles_adagrad, ("-epochs-10", "-epochs-20", "")),
+        *(titles("adam", epochs, ("sagram", 64), ("sampling", 1024)) for epochs in (10, 20, 80)),
+        titles("adam", 80, ("sampling", 1024)),
+        titles("adam", 80, ("sagram", 64), base_epochs=160),
+        titles("sparse-adam", 80, ("sagram", 64), ("sampling", 1024)),
+        *(titles(*nearest) for _, nearest in AT_K.values() if nearest),
         log_lifts("enwik8/paper-sampling-batch-gradient", "enwik8/paper-exact"),
         log_lifts("enwik8/paper-sampling-momentum-0", "enwik8/paper-sampling"),
         without_momentum("enwik8", "0.1"),
@@ -810,24 +807,15 @@ AT_K = {  # the label in OPTIMIZERS, and for the titles the nearest Gramian's li
     "enwik8, sparse Adam, 30 epochs": ("… 30 epochs", None),
     "enwik8, Adagrad, 60 epochs": ("Adagrad", None),
     "enwik8, Adagrad, 30 epochs": ("Adagrad, 30 epochs", None),
-    "titles, Adam, 10 epochs": (
-        "titles: Adam (dense), 10 epochs", lambda: titles_adam(10, ("sagram", 1024), ("sampling", 64)),
-    ),
-    "titles, Adam, 20 epochs": (
-        "titles: Adam (dense), 20 epochs", lambda: titles_adam(20, ("sagram", 1024), ("sampling", 64)),
-    ),
-    "titles, Adam, 80 epochs": (
-        "titles: Adam (dense), 80 epochs", lambda: titles_adam(80, ("sagram", 1024), ("sampling", 64)),
-    ),
+    "titles, Adam, 10 epochs": ("titles: Adam (dense), 10 epochs", ("adam", 10)),
+    "titles, Adam, 20 epochs": ("titles: Adam (dense), 20 epochs", ("adam", 20)),
+    "titles, Adam, 80 epochs": ("titles: Adam (dense), 80 epochs", ("adam", 80)),
     "titles, sparse Adam, 160 epochs": ("titles: sparse Adam, 160 epochs", None),
-    "titles, sparse Adam, 80 epochs": (
-        "titles: sparse Adam, 80 epochs",
-        lambda: titles_adam(80, ("sagram", 1024), ("sampling", 64), "sparse-adam"),
-    ),
-    "titles, Adagrad, 10 epochs": ("titles: … 10 epochs", lambda: titles_adagrad("-epochs-10")),
-    "titles, Adagrad, 20 epochs": ("titles: … 20 epochs", lambda: titles_adagrad("-epochs-20")),
-    "titles, Adagrad, 40 epochs": ("titles: Adagrad", lambda: titles_adagrad("")),
-}  # fmt: skip
+    "titles, sparse Adam, 80 epochs": ("titles: sparse Adam, 80 epochs", ("sparse-adam", 80)),
+    "titles, Adagrad, 10 epochs": ("titles: … 10 epochs", ("adagrad", 10)),
+    "titles, Adagrad, 20 epochs": ("titles: … 20 epochs", ("adagrad", 20)),
+    "titles, Adagrad, 40 epochs": ("titles: Adagrad", ("adagrad", 40)),
+}
 
 
 def at_k_rows() -> list[str]:
@@ -836,7 +824,7 @@ def at_k_rows() -> list[str]:
     for title, (label, nearest) in AT_K.items():
         own = [percent(cell(label, "64", x)) for x in (EXACT, "SAGram per item", SOGRAM)]
         if nearest:
-            own[0] = lift(np.exp(nearest()))
+            own[0] = lift(np.exp(titles(*nearest)))
         share = cell(label, "64", SAMPLING, "of exact ALS").partition("%")[0]
         trained = {"yes": "trained", "NOT TRAINED": "NOT TRAINED"}[cell(label, "64", SAMPLING, "trained")]
         rows.append(f"| {title} | {' | '.join(own)} | {share} %, {trained} |")
