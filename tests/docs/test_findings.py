@@ -581,6 +581,7 @@ def at_the_best_point() -> list[str]:
     ]
 
 
+@cache
 def derived() -> list[str]:
     """Lifts that no published table has."""
     simple, small = "simple-scale/paper", "-gramian-batch-size-64"
