@@ -93,7 +93,7 @@ class TrainSection(Section):
     )
     engine: Literal["compiled", "plain", "static"] = Field(
         "compiled",
-        description="compiled loops for the tables (for adam and on a GPU: plain), torch's own, or "
+        description="compiled loops for the tables (on a GPU: plain), torch's own, or "
         "CUDA graphs (not for sparse-adam)",
     )
     tables: Literal["replicated", "row-wise"] = Field(

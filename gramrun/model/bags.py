@@ -6,8 +6,8 @@ With item b's bag of rows R(b) = indices[offsets[b] : offsets[b + 1]] of a table
     gradient     g_r = sum_{b: r in R(b)} scale_b dz_b          over the batch, each distinct r once
     L2           g_r ← g_r + o_r d_r E_r                        o_r: occurrences (`gramrun.model.l2`)
     Adagrad      s_r ← s_r + g_r²,  E_r ← E_r − η g_r / (√s_r + 10⁻¹⁰)      Duchi et al. 2011, as in PyTorch
-    sparse Adam  m_r ← β₁ m_r + (1 − β₁) g_r,  v_r ← β₂ v_r + (1 − β₂) g_r²
-                 E_r ← E_r − η' m_r / (√v_r + 10⁻⁸)           as in PyTorch (`gramrun.model.optimizers`)
+    Adam         m_r ← β₁ m_r + (1 − β₁) g_r,  v_r ← β₂ v_r + (1 − β₂) g_r²
+                 E_r ← E_r − η' m_r / (c √v_r + 10⁻⁸)         as in PyTorch (`gramrun.model.optimizers`)
     SGD          E_r ← E_r − η g_r
 
 A batch touches few rows, some of them many times. Their gradients are summed in a small dense buffer;
@@ -264,8 +264,9 @@ def update_adam(
     rate: float,
     beta1: float,
     beta2: float,
+    correction: float,
 ) -> np.float32:
-    """Apply sparse Adam to the rows that `sum_gradients` touched, and clear their slots.
+    """Apply Adam to the rows that `sum_gradients` touched, and clear their slots.
 
     Args:
         table: float32, shape (all rows, width).
@@ -276,13 +277,15 @@ def update_adam(
         sums: g without the penalty, as `sum_gradients` left it.
         shrink: o d, as `add_decays` left it, or zeros; cleared.
         count: the result of `sum_gradients`.
-        rate: η' = η √(1 − β₂ᵗ) / (1 − β₁ᵗ), with t the steps done, this one included.
+        rate: η', for sparse Adam η √(1 − β₂ᵗ) / (1 − β₁ᵗ), with t the steps done, this one included; for
+            Adam η / (1 − β₁ᵗ).
         beta1: β₁.
         beta2: β₂.
+        correction: c, for sparse Adam 1, for Adam 1 / √(1 − β₂ᵗ).
     """
     # The weights are rounded once, from float64: 1 − .999 in float32 is .00100005.
     width, read, step = _unsigned(table.shape[1]), np.float32(0), np.float32(rate)
-    first, second = np.float32(1 - beta1), np.float32(1 - beta2)
+    first, second, scale = np.float32(1 - beta1), np.float32(1 - beta2), np.float32(correction)
     for j in range(_unsigned(count)):
         if j % _unsigned(_AHEAD) == _unsigned(0):
             read += _read_ahead(table, met, j, count) + _read_ahead(momentum, met, j, count)
@@ -297,7 +300,7 @@ def update_adam(
             v = accumulated[row, d] + second * (g * g - accumulated[row, d])
             momentum[row, d] = m
             accumulated[row, d] = v
-            table[row, d] -= step * m / (np.sqrt(v) + _ADAM_EPSILON)
+            table[row, d] -= step * m / (scale * np.sqrt(v) + _ADAM_EPSILON)
     return read
 
 

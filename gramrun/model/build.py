@@ -199,13 +199,12 @@ EngineName = Literal["plain", "compiled", "static", "row-wise"]
 def engine_name(config: RunConfig, device: torch.device) -> EngineName:
     """Return the engine of a run whose model is on `device`.
 
-    The default, ``compiled``, is the plain engine on a GPU and for Adam.
+    The default, ``compiled``, is the plain engine on a GPU.
     """
     engine = config.train.engine
     if config.train.tables == "row-wise":
         return "row-wise"
-    on_gpu_or_adam = device.type == "cuda" or config.train.optimizer not in SPARSE_OPTIMIZERS
-    return "plain" if engine == "compiled" and on_gpu_or_adam else engine
+    return "plain" if engine == "compiled" and device.type == "cuda" else engine
 
 
 def optimizer_options(config: RunConfig) -> OptimizerOptions:

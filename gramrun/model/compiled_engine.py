@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
+from gramrun.model.delayed_adam import AdamSteps, Delayed
 from gramrun.model.engine import Engine, TowerInputs, set_rates
 from gramrun.model.optimizers import (
     OptimizerOptions,
@@ -37,9 +38,10 @@ class _Table:
     """A feature table and its optimizer's state; `weight` shares the parameter's memory.
 
     Attributes:
-        momentum: m of sparse Adam; of other optimizers no row.
-        accumulated: s of Adagrad, v of sparse Adam; for SGD no row.
+        momentum: m of Adam and sparse Adam; of other optimizers no row.
+        accumulated: s of Adagrad, v of Adam and sparse Adam; for SGD no row.
         decay: d of the L2 penalty (`gramrun.model.l2`), or None.
+        delayed: for Adam, which steps its rows have had; None for other optimizers.
     """
 
     weight: np.ndarray
@@ -47,6 +49,7 @@ class _Table:
     accumulated: np.ndarray
     slots: np.ndarray
     decay: np.ndarray | None
+    delayed: Delayed | None
     touched: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
     shrink: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.float32))
@@ -99,7 +102,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
 
     Args:
         model: the towers and tables, on the CPU, float32.
-        optimizer: one of `SPARSE_OPTIMIZERS`.
+        optimizer: of tables and dense layers.
         mean: whether bags are means instead of sums.
         threads: the number of PyTorch's threads. With hidden towers and 2 or more, each tower has half of
             them.
@@ -123,9 +126,11 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self._dense_optimizer = make_dense_optimizer(model, optimizer)
         self._optimizer = optimizer
         self._factor = 1.0  # of both learning rates
-        self._steps = torch.zeros((), dtype=torch.int64)  # t of sparse Adam
+        self._steps = torch.zeros((), dtype=torch.int64)  # t of Adam
+        self._adam_steps = AdamSteps(*optimizer.betas)
         self._mean = mean
-        adam, sgd = optimizer.name == "sparse-adam", optimizer.name == "sgd"
+        adam, sgd = optimizer.name in ("adam", "sparse-adam"), optimizer.name == "sgd"
+        self._adam = adam
         self._tables = {
             name: _Table(
                 weight := parameter.detach().numpy(),
@@ -133,6 +138,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
                 np.full_like(weight[:0] if sgd else weight, 0 if adam else optimizer.initial_accumulator),
                 np.full(len(weight), -1, dtype=np.int32),
                 decays[name].numpy() if decays else None,
+                Delayed(len(weight)) if optimizer.name == "adam" else None,
             )
             for name, parameter in model.named_tables().items()
         }
@@ -167,10 +173,20 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         dropped = None if without_id is None else without_id.numpy()
         listed = [c.list_rows(items.numpy(), dropped) for c in self._columns[side]]
         for c in listed:
+            self._catch_up(self._tables[c.column.table], c.rows)
             first = c.ends[part.start - 1] if part.start else 0
             weight, start = self._tables[c.column.table].weight, c.column.start
             bags.gather_bags(c.rows[first:], c.ends[part] - first, weight, self._mean, inputs.numpy(), start)
         return TowerInputs(inputs.requires_grad_(torch.is_grad_enabled()), listed)
+
+    def _catch_up(self, table: _Table, rows: np.ndarray) -> None:
+        if table.delayed is not None:
+            state = table.weight, table.momentum, table.accumulated, self._adam_steps
+            table.delayed.catch_up(rows, *state, int(self._steps))
+
+    def settle(self) -> None:  # noqa: D102
+        for table in self._tables.values():
+            self._catch_up(table, np.arange(len(table.weight), dtype=np.int32))
 
     def update(self, left: Inputs, right: Inputs) -> None:  # noqa: D102
         if self._dense_optimizer is not None:
@@ -178,6 +194,8 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
             self._dense_optimizer.step()
             self._dense_optimizer.zero_grad(set_to_none=True)
         self._steps += 1
+        if self._optimizer.name == "adam":
+            self._adam_steps.add(int(self._steps), self._optimizer.table_learning_rate * self._factor)
         gradients = []
         for side in (left, right):
             assert side.inputs.grad is not None
@@ -189,9 +207,12 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self, tables: Sequence[str], gradients: Sequence[tuple[list[_ColumnRows], np.ndarray]]
     ) -> None:
         """Update the touched rows of some tables; a table belongs to one thread."""
+        step, betas = int(self._steps), self._optimizer.betas
         rate = self._optimizer.table_learning_rate * self._factor
         if self._optimizer.name == "sparse-adam":
-            rate *= _bias_correction(int(self._steps), *self._optimizer.betas)
+            rate *= _bias_correction(step, *betas)
+        if self._optimizer.name == "adam":
+            rate = float(self._adam_steps.rates[step])
         for name in tables:
             table = self._tables[name]
             used = [(c, gradient) for rows, gradient in gradients for c in rows if c.column.table == name]
@@ -208,9 +229,14 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
                     bags.update_adagrad(table.weight, table.accumulated, *touched)
                 case "sgd":
                     bags.update_sgd(table.weight, *touched)
-                case "sparse-adam":
+                case _:
+                    correction = 1.0
+                    if table.delayed is not None:
+                        rows = table.touched[:count]
+                        table.delayed.decay(table.momentum, table.accumulated, rows, step, betas)
+                        correction = float(self._adam_steps.corrections[step])
                     bags.update_adam(
-                        table.weight, table.momentum, table.accumulated, *touched, *self._optimizer.betas
+                        table.weight, table.momentum, table.accumulated, *touched, *betas, correction
                     )
 
     def both(self, function: Callable[..., T], left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[T, T]:
@@ -234,11 +260,13 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         accumulated = {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()}
-        if self._optimizer.name != "sparse-adam":
+        if not self._adam:
             return {"accumulated": accumulated, "dense_accumulated": self._dense_accumulated()}
         momentum = {name: torch.from_numpy(t.momentum) for name, t in self._tables.items()}
         dense = {} if self._dense_optimizer is None else self._dense_optimizer.state_dict()["state"]
-        return {"steps": [self._steps], "momentum": momentum, "accumulated": accumulated, "dense": dense}
+        last = {n: torch.from_numpy(t.delayed.last) for n, t in self._tables.items() if t.delayed is not None}
+        moments = {"momentum": momentum, "accumulated": accumulated, "last": last}
+        return {"steps": [self._steps], **moments, "dense": dense}
 
     def _dense_accumulated(self) -> list[Tensor]:
         """Adagrad's sums of the dense parameters, in their order; empty tensors for SGD."""
@@ -250,8 +278,11 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         own = self.state_dict()
         own.pop("dense", None)
         load_in_place(own, state)
-        if self._optimizer.name == "sparse-adam" and self._dense_optimizer is not None:
+        if self._adam and self._dense_optimizer is not None:
             load_optimizer_state(self._dense_optimizer, state["dense"])
+        for table in self._tables.values():
+            if table.delayed is not None:
+                table.delayed.done.fill(int(self._steps))  # the parameters were saved settled
 
 
 def _bias_correction(steps: int, beta1: float, beta2: float) -> float:

@@ -131,6 +131,9 @@ class Engine(ABC, Generic[Rows]):
         """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
         return self.towers[side].dense(self.gather(side, items, slice(0, len(items)), without_id).inputs)
 
+    def settle(self) -> None:
+        """Bring the parameters up to date, where a step left rows of a table for when they are read."""
+
     def answer(self) -> None:
         """Help the first process to embed items until it calls `stop_answers`; with split tables only."""
 

@@ -10,10 +10,11 @@ With g the gradient of the batch, t the step from 1, and every operation element
                   the last line  E ← E − η (√(1 − β₂ᵗ) / (1 − β₁ᵗ)) m / (√v + 10⁻⁸)
 
 Adam with momentum changes every row of a table at every step: m of a row that was touched once is never 0
-again. So a step costs as much as the table is large. Sparse Adam costs as much as the batch. Its m does not
-decay between two batches that touch a row, so a rare row takes longer steps than under Adam; the dense layers
-have plain Adam. Both are PyTorch's: `torch.optim.Adam` and `torch.optim.SparseAdam`, with β₂ = .999 and β₁ =
-`momentum`, which delays the answer to an error of a Gramian, as SOGram does (docs/mathematics.md).
+again. So PyTorch's step costs as much as the table is large; the compiled engine's does not
+(`gramrun.model.delayed_adam`). The m of sparse Adam does not decay between two batches that touch a row, so a
+rare row takes longer steps than under Adam; the dense layers have plain Adam. Both are PyTorch's:
+`torch.optim.Adam` and `torch.optim.SparseAdam`, with β₂ = .999 and β₁ = `momentum`, which delays the answer
+to an error of a Gramian, as SOGram does (docs/mathematics.md).
 
 Under Adagrad tables and dense layers need different rates. The few pairs of one item update a table row,
 every pair updates a dense weight. So at equal rates the sums of the dense layers grow orders of magnitude
@@ -97,7 +98,7 @@ def make_dense_optimizer(model: TwoTower, options: OptimizerOptions) -> torch.op
 
     Args:
         model: its parameters.
-        options: one of `SPARSE_OPTIMIZERS`.
+        options: which optimizer.
     """
     dense, rate, decay = model.dense_parameters(), options.dense_learning_rate, options.dense_decay
     if not dense:

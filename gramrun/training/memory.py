@@ -215,6 +215,8 @@ def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.devic
     engine = engine_name(config, device)
     if engine == "compiled":
         size += 4 * _table_rows(corpus)  # the slot of each row
+        if config.train.optimizer == "adam":
+            size += 8 * _table_rows(corpus)  # its last gradient and its last update
     if engine == "static":
         size += 4 * table_width(config) * _table_rows(corpus)  # D
     if config.train.l2:

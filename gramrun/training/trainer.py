@@ -31,6 +31,7 @@ from gramrun.gramian.schedule import AlphaSchedule
 from gramrun.model.build import choose_device, make_engine, make_model, make_split_tables
 from gramrun.model.row_wise import as_dtensors
 from gramrun.model.svd_start import svd_start
+from gramrun.model.towers import TwoTower
 from gramrun.training.checks import check_run
 from gramrun.training.objective import make_objective
 from gramrun.training.side import EmbeddedSide
@@ -79,12 +80,12 @@ class Trainer:
             torch.set_float32_matmul_precision("high" if config.model.products == "tf32" else "highest")
         self.split_tables = make_split_tables(config, corpus, processes)
         started = time.perf_counter()
-        self.model = make_model(config, corpus, self.split_tables)
+        model = make_model(config, corpus, self.split_tables)
         if config.train.start == "svd":
-            svd_start(self.model, config, corpus)
-        self.model.to(self.device)
+            svd_start(model, config, corpus)
+        model.to(self.device)
         self.train_seconds = time.perf_counter() - started if config.train.start == "svd" else 0.0
-        self.engine = make_engine(config, self.model, corpus, processes, self.split_tables)
+        self.engine = make_engine(config, model, corpus, processes, self.split_tables)
         self.gradient_step = self.engine.capture(partial(gradient_step, self))
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)
@@ -108,6 +109,12 @@ class Trainer:
         train = self.config.train
         dropout = train.id_dropout_left if left else train.id_dropout_right
         return EmbeddedSide(name, side.items, population, embed, stream, self.processes, dropout)
+
+    @property
+    def model(self) -> TwoTower:
+        """The towers and tables, up to date. Do not keep their parameters over a step."""
+        self.engine.settle()
+        return self.engine.model
 
     @property
     def epoch(self) -> float:

@@ -128,6 +128,7 @@ def test_the_mean_step_over_every_batch_is_the_gradient(
         ("sgd", "compiled"),
         ("adagrad", "compiled"),
         ("adagrad", "plain"),
+        ("adam", "compiled"),
         ("adam", "plain"),
         ("sparse-adam", "compiled"),
         ("sparse-adam", "plain"),
