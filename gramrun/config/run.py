@@ -123,6 +123,8 @@ class TrainSection(Section):
             raise ValueError("initial_accumulator is for optimizer: adagrad only; drop it")
         if self.momentum != 0.9 and self.optimizer not in ("adam", "sparse-adam"):
             raise ValueError("momentum is for optimizer: adam and sparse-adam only; drop it")
+        if self.momentum > 0.998 and self.optimizer == "adam" and self.engine == "compiled":
+            raise ValueError("momentum above 0.998 needs engine: plain with optimizer: adam")
         return self
 
     @model_validator(mode="after")

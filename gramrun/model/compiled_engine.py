@@ -127,10 +127,10 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         self._optimizer = optimizer
         self._factor = 1.0  # of both learning rates
         self._steps = torch.zeros((), dtype=torch.int64)  # t of Adam
-        self._adam_steps = AdamSteps(*optimizer.betas)
         self._mean = mean
         adam, sgd = optimizer.name in ("adam", "sparse-adam"), optimizer.name == "sgd"
-        self._adam = adam
+        self._has_moments = adam
+        self._adam_steps = AdamSteps(*optimizer.betas)
         self._tables = {
             name: _Table(
                 weight := parameter.detach().numpy(),
@@ -260,7 +260,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102
         accumulated = {name: torch.from_numpy(t.accumulated) for name, t in self._tables.items()}
-        if not self._adam:
+        if not self._has_moments:
             return {"accumulated": accumulated, "dense_accumulated": self._dense_accumulated()}
         momentum = {name: torch.from_numpy(t.momentum) for name, t in self._tables.items()}
         dense = {} if self._dense_optimizer is None else self._dense_optimizer.state_dict()["state"]
@@ -277,12 +277,19 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: D102
         own = self.state_dict()
         own.pop("dense", None)
+        if own.get("last") and not all(_within(rows, state["steps"][0]) for rows in state["last"].values()):
+            raise ValueError("its steps are damaged")
         load_in_place(own, state)
-        if self._adam and self._dense_optimizer is not None:
+        if self._has_moments and self._dense_optimizer is not None:
             load_optimizer_state(self._dense_optimizer, state["dense"])
         for table in self._tables.values():
             if table.delayed is not None:
                 table.delayed.done.fill(int(self._steps))  # the parameters were saved settled
+
+
+def _within(last: Tensor, steps: Tensor) -> bool:
+    """Whether the steps of last gradients are among the steps done."""
+    return bool(((last >= 0) & (last <= steps)).all())
 
 
 def _bias_correction(steps: int, beta1: float, beta2: float) -> float:

@@ -7,9 +7,10 @@ decay, so what the steps in between do is known. With g_r's last gradient at ste
     E_t = E_(t−1) − η_t / (1 − β₁ᵗ) · m_t / (√v_t / √(1 − β₂ᵗ) + 10⁻⁸)          as in `torch.optim.Adam`
 
 The compiled engine keeps m_s, v_s and s of each row, and takes these steps in their order once a batch or an
-evaluation reads the row (`Delayed.catch_up`). It stops J steps after s, where β₁ᴶ ≤ 2⁻²⁴ (158 for β₁ = .9):
-from then on m is less than a rounding of what it was. Up to that, and to the rounding of powers, the result
-is PyTorch's. It does not depend on how often a row is read, bit for bit, so a resumed run goes on exactly.
+evaluation reads the row (`Delayed.catch_up`). It stops J steps after s, where (β₁ / √β₂)ᴶ ≤ 2⁻²⁴ (159 for
+β₁ = .9): from then on a step is less than a rounding of the first. Up to that, and to the rounding of powers,
+the result is PyTorch's. It does not depend on how often a row is read, bit for bit, so a resumed run goes on
+exactly.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class AdamSteps:
     """What the steps of a run have in common for all rows: rates, bias corrections and powers of β.
 
     Args:
-        beta1: β₁.
+        beta1: β₁, less than √β₂.
         beta2: β₂.
 
     Attributes:
@@ -44,7 +45,8 @@ class AdamSteps:
 
     def __init__(self, beta1: float, beta2: float) -> None:
         self.betas = beta1, beta2
-        horizon = math.ceil(math.log(_NEGLIGIBLE) / math.log(beta1)) if beta1 else 0
+        ratio = beta1 / math.sqrt(beta2)  # of a step to the one before
+        horizon = math.ceil(math.log(_NEGLIGIBLE) / math.log(ratio)) if ratio else 0
         self.first = np.power(beta1, np.arange(horizon + 1)).astype(np.float32)
         self.second = np.power(beta2, np.arange(horizon + 1) / 2).astype(np.float32)
         self.rates, self.corrections = np.zeros((2, 1024), dtype=np.float32)
@@ -106,7 +108,7 @@ class Delayed:
         step: int,
         betas: tuple[float, float],
     ) -> None:
-        """Turn m_s and v_s of rows into those before their next gradient, which makes `step` their s.
+        """Decay m and v of rows to just before their next gradient, at `step`.
 
         Args:
             momentum: float32, shape (all rows, width): m; changed.

@@ -132,7 +132,7 @@ class Engine(ABC, Generic[Rows]):
         return self.towers[side].dense(self.gather(side, items, slice(0, len(items)), without_id).inputs)
 
     def settle(self) -> None:
-        """Bring the parameters up to date, where a step left rows of a table for when they are read."""
+        """Take the steps that rows of the tables still lack."""
 
     def answer(self) -> None:
         """Help the first process to embed items until it calls `stop_answers`; with split tables only."""

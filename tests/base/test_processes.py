@@ -39,6 +39,7 @@ VARIANTS = {
     "gradient-batch": ["estimator.name=sampling", "estimator.batch=gradient",
                        "estimator.gramian_batch_size=64"],
     "plain": ["train.engine=plain", "model.hidden=[6]", "train.optimizer=adam", "train.learning_rate=0.01"],
+    "adam": ["train.optimizer=adam", "model.hidden=[6]", "train.learning_rate=0.01"],
     "sparse-adam": ["train.optimizer=sparse-adam", "model.hidden=[6]", "train.learning_rate=0.01"],
     "l2": ["train.l2=0.02", "train.l2_exponent=0.5", "train.dense_l2=0.01", "model.hidden=[6]",
            "train.dense_learning_rate=0.01"],

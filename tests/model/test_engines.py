@@ -154,12 +154,13 @@ def _compare(make_config, pages, *settings, engine="compiled"):
     return fast
 
 
-def test_two_threads_give_the_bits_of_one(make_config, pages, threads):
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_two_threads_give_the_bits_of_one(make_config, pages, threads, optimizer):
     """One thread does all products of a tower, so no sum changes its order."""
     traces = []
     for count in (1, 2, 2):
         threads(count)
-        config = make_config("train.steps=20", *TOWERS["hidden"])
+        config = make_config("train.steps=20", *TOWERS["hidden"], f"train.optimizer={optimizer}")
         trainer, losses = trained(config, pages)
         assert torch.get_num_threads() == count  # restored after every step
         traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))

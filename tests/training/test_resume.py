@@ -30,6 +30,7 @@ OPTIMIZERS = {
     "adagrad": ("train.optimizer=adagrad",),
     "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),
     "adam": ("train.optimizer=adam", "train.learning_rate=0.01"),
+    "adam, plain": ("train.optimizer=adam", "train.learning_rate=0.01", "train.engine=plain"),
     "sparse-adam": ("train.optimizer=sparse-adam", "train.learning_rate=0.01", "train.decay_from=0.2"),
     "adagrad, l2": (
         "train.optimizer=adagrad",
