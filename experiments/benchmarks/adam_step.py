@@ -1,6 +1,6 @@
 """Time a step of Adam on large tables, by engine, beside a step of sparse Adam.
 
-    python -m experiments.benchmarks.adam_step [data/enwik8-titles] [--threads 1 2] [--rounds 15]
+    python -m experiments.benchmarks.adam_step [data/enwik8-titles] [--threads 1 2] [--rounds 9]
 
 The towers are those of configs/enwik8-titles/paper-sampling.yaml, on the prepared corpus. The contenders are
 interleaved. The compiled engine first takes 600 steps, as a row that no batch has met yet costs it nothing.
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time steps of Adam, interleaved.")
     parser.add_argument("corpus", nargs="?", type=Path, default=Path("data/enwik8-titles"))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     frames = {t: apart(time_steps, CONFIG, arguments.corpus, t, arguments.rounds) for t in arguments.threads}
     sections = [table(frame, f"{t} threads, {len(frame)} rounds", ADAM) for t, frame in frames.items()]

@@ -30,7 +30,7 @@ import numpy as np
 from gramrun.base.compiled import compiled, inlined
 
 _EPSILON = np.float32(1e-10)  # of PyTorch's Adagrad
-_ADAM_EPSILON = np.float32(1e-8)  # of PyTorch's Adam
+ADAM_EPSILON = np.float32(1e-8)  # of PyTorch's Adam
 _AHEAD = 512  # rows read ahead: 100 KB of a table of width 50, a part of a second-level cache
 _LINE = 16  # float32 in a cache line
 _unsigned: Any = numba.uintp
@@ -300,7 +300,7 @@ def update_adam(
             v = accumulated[row, d] + second * (g * g - accumulated[row, d])
             momentum[row, d] = m
             accumulated[row, d] = v
-            table[row, d] -= step * m / (scale * np.sqrt(v) + _ADAM_EPSILON)
+            table[row, d] -= step * m / (scale * np.sqrt(v) + ADAM_EPSILON)
     return read
 
 

@@ -208,11 +208,12 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
     ) -> None:
         """Update the touched rows of some tables; a table belongs to one thread."""
         step, betas = int(self._steps), self._optimizer.betas
-        rate = self._optimizer.table_learning_rate * self._factor
+        rate, correction = self._optimizer.table_learning_rate * self._factor, 1.0
         if self._optimizer.name == "sparse-adam":
             rate *= _bias_correction(step, *betas)
-        if self._optimizer.name == "adam":
+        elif self._optimizer.name == "adam":
             rate = float(self._adam_steps.rates[step])
+            correction = float(self._adam_steps.corrections[step])
         for name in tables:
             table = self._tables[name]
             used = [(c, gradient) for rows, gradient in gradients for c in rows if c.column.table == name]
@@ -230,11 +231,9 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
                 case "sgd":
                     bags.update_sgd(table.weight, *touched)
                 case _:
-                    correction = 1.0
                     if table.delayed is not None:
                         rows = table.touched[:count]
                         table.delayed.decay(table.momentum, table.accumulated, rows, step, betas)
-                        correction = float(self._adam_steps.corrections[step])
                     bags.update_adam(
                         table.weight, table.momentum, table.accumulated, *touched, *betas, correction
                     )

@@ -23,8 +23,8 @@ import numba
 import numpy as np
 
 from gramrun.base.compiled import compiled
+from gramrun.model.bags import ADAM_EPSILON
 
-_EPSILON = np.float32(1e-8)  # of PyTorch's Adam
 _NEGLIGIBLE = 2.0**-24  # half a unit in the last place of float32
 _unsigned: Any = numba.uintp
 
@@ -152,7 +152,7 @@ def _catch_up(
             rate = rates[_unsigned(t)] * first[passed]
             correction = corrections[_unsigned(t)] * second[passed]
             for d in range(width):
-                table[row, d] -= rate * momentum[row, d] / (correction * roots[d] + _EPSILON)
+                table[row, d] -= rate * momentum[row, d] / (correction * roots[d] + ADAM_EPSILON)
 
 
 @compiled

@@ -78,6 +78,7 @@ BAD_OVERRIDES = {
     "train.epochs=null": "give exactly one of train.epochs and train.steps",
     "model.skip=true": "skip: true needs hidden layers",
     "train.prior.name=svd": "train.prior: name: svd needs a rank; set train.prior.rank",
+    "train={epochs: 1, optimizer: adam, momentum: 0.999}": "train: momentum above 0.998 needs engine: plain with optimizer: adam",
     "train.momentum=0.5": "train: momentum is for optimizer: adam and sparse-adam only; drop it",
     "train.prior.rank=3": "train.prior: rank is for name: svd only; drop it, or set train.prior.name: svd",
     "data=3": "data must be a section with keys of its own, not 3",

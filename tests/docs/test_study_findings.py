@@ -200,6 +200,19 @@ def test_the_cost_of_an_estimator():
     assert float(cost["64", "64"].split(" ")[0]) < 1
 
 
+def test_the_time_of_a_step_of_adam():
+    def times(name: str) -> list[float]:
+        tables = (reported("bench/adam_step.md", f"### {x} threads,") for x in (1, 2))
+        return sorted(float(table[name][1].split(" ")[0]) for table in tables)
+
+    (sparse,) = {f"{1 / x:.1f}" for x in times("compiled, sparse Adam")}
+    static, plain = (times(f"{engine}, Adam") for engine in ("static", "plain"))
+    assert (
+        f"it takes {sparse} times as long as under sparse Adam; `static` takes {static[0]:.1f} to {static[1]:.1f} times "
+        f"and `plain` {plain[0]:.0f} to {plain[1]:.0f} times as long as the compiled engine"
+    ) in " ".join(pages.read("docs/how-to.md").split())
+
+
 def test_caches_per_item():
     errors = {size: reported(f"estimator_error/{MOVIES}", f"## B = {size}") for size in (1024, 4)}
     report = (PUBLISHED / "estimator_error" / MOVIES).read_text(encoding="utf-8")

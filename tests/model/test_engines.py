@@ -7,7 +7,7 @@ from helpers import pages_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gramrun.base.errors import ConfigError
+from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.processes import Processes
 from gramrun.data.corpus import bags
 from gramrun.data.split import split_corpus
@@ -165,6 +165,16 @@ def test_two_threads_give_the_bits_of_one(make_config, pages, threads, optimizer
         assert torch.get_num_threads() == count  # restored after every step
         traces.append((losses, [p.tolist() for p in trainer.model.parameters()]))
     assert traces[0] == traces[1] == traces[2]
+
+
+def test_a_gradient_after_the_last_step_is_refused(make_config, pages):
+    """The step of a row's last gradient is an index in compiled code."""
+    trainer, _ = trained(make_config("train.steps=3", "train.optimizer=adam"), pages)
+    state = trainer.state_dict()
+    for damaged in (-1, 4):
+        next(iter(state["optimizer"]["last"].values()))[0] = damaged
+        with pytest.raises(InputError, match="its steps are damaged"):
+            Trainer(trainer.config, pages).load_state_dict(state)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "plain"])
