@@ -113,6 +113,12 @@ def caches_of(trainer):
     return [b for e in estimators for name, b in e.named_buffers() if name.endswith("cache")]
 
 
+ADAM = (
+    "train.optimizer=adam",
+    "train.initial_accumulator=0",
+    "train.steps=20",
+    "evaluation.left_items=1000",
+)
 ROW_WISE = ("train.tables=row-wise", "train.optimizer=adagrad")
 
 
@@ -130,12 +136,8 @@ def test_the_peak_of_a_small_run(small, tmp_path, processes, more):
         ("estimator.name=sogram", "evaluation.left_items=1000", "evaluation.candidates=1000"),
         ("estimator.name=sogram", "evaluation.splits=[validation]", "evaluation.left_items=20000"),
         ("estimator.name=sagram", "evaluation.left_items=1000"),
-        (
-            "train.optimizer=adam",
-            "train.initial_accumulator=0",
-            "train.steps=20",
-            "evaluation.left_items=1000",
-        ),
+        (*ADAM, "train.engine=compiled"),
+        (*ADAM, "train.engine=plain"),
         pytest.param((*ROW_WISE, "evaluation.left_items=1000"), marks=needs_torchrec),
     ],
     ids=" ".join,
