@@ -22,6 +22,7 @@ PARTS = {  # what the parts of a profile are called
     "miwiki-split2-adagrad": "miwiki, third split, Adagrad",
     "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",
     "enwik8-titles-sparse-adam": "enwik8-titles, sparse Adam",
+    "enwik8-titles-adam": "enwik8-titles, dense Adam",
     "simple-scale-wider-inputs": "simple-scale, inputs of 256",
     **{
         f"{name}-split{split}": f"{name}, {place} split"
@@ -71,7 +72,7 @@ class ClaimRow:
         wanted: what is compared, and where it has to lie.
         here: by corpus, the estimates with their intervals, and what the nearest Gramian has.
         span: the least and the greatest of the estimates, where `here` is too long to read at a glance.
-        where: where each claim holds, fails or is not decided.
+        where: where each claim holds, fails, is not decided, or no towers are trained.
         compared: what is compared, with the claims' limits.
         absent: where it was not tested, and why.
         command: the command that measures it.
@@ -149,12 +150,12 @@ def _row(groups: Sequence[Sequence[Verdict]]) -> ClaimRow:
     limits = dict.fromkeys(f"{claim.compared}: {claim.limits} ({claim.why})" for claim in claims)
     here = [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()]
     return ClaimRow(
-        [Told(group[0].claim, {o: n for o, n in tally([v for v in group if v.tested]).items() if n})
+        [Told(group[0].claim, {o: n for o, n in tally(group).items() if n and o != Outcome.NOT_TESTED})
          for group in groups],
         list(dict.fromkeys(f"{claim.words}, wanted {_wanted(claim)}" for claim in claims)),
         here,
         _span(tested, len(here)) if len(here) > AT_A_GLANCE else "",
-        [_where([verdict for verdict in group if verdict.tested]) for group in groups],
+        [_where(group) for group in groups],
         "; ".join(limits),
         "; ".join(
             f"{_places(every, absent)}: {reason}" for reason, absent in _by_reason(every).items()
@@ -233,17 +234,19 @@ def _wanted(claim: Claim) -> str:
     return f"below {_percent(high)}" if math.isinf(low) else f"above {_percent(low)}"
 
 
-def _where(tested: Sequence[Verdict]) -> str:
+def _where(group: Sequence[Verdict]) -> str:
+    found = [verdict for verdict in group if verdict.outcome != Outcome.NOT_TESTED]
     words = (
         (Outcome.PASS, "holds on"),
         (Outcome.FAIL, "fails on"),
         (Outcome.BETTER, "better on"),
         (Outcome.NOT_DECIDED, "not decided on"),
+        (Outcome.NOT_TRAINED, "towers not trained on"),
     )
     return "; ".join(
-        f"{text} {_places(tested, chosen)}"
+        f"{text} {_places(found, chosen)}"
         for outcome, text in words
-        if (chosen := [verdict for verdict in tested if verdict.outcome == outcome])
+        if (chosen := [verdict for verdict in found if verdict.outcome == outcome])
     )
 
 

@@ -322,6 +322,18 @@ def test_a_row_of_many_corpora_says_their_range():
     )
 
 
+def test_a_row_counts_towers_that_are_not_trained():
+    measured = {}
+    for corpus, share in (("enwik8", 0.8), ("miwiki", 1.1)):
+        for method, value in (("sampling", 0.1), ("SOGram α=0.1", 0.09)):
+            measured[f"{corpus}/{method}/validation MAP"] = (value, 1.01 * value)
+        measured[f"{corpus}/SOGram α=0.1/steps"] = (1e6, 1e6)
+        measured[f"{corpus}/towers/share of the required MAP"] = (share, share)
+    counts, where = told(judge(CLAIMS, measured))["sogram-validation-map"]
+    assert counts == {FAIL: 1, Outcome.NOT_TRAINED: 1}
+    assert where == "fails on miwiki*; towers not trained on enwik8*"
+
+
 def told(verdicts):
     """The counts of each tested claim, and where they are."""
     return {
