@@ -54,6 +54,10 @@ class Plan:
         value = self.options.get(name)
         return value.get(dataset) if isinstance(value, Mapping) else value
 
+    def settings_of(self, estimator: str) -> tuple[str, ...]:
+        """The option ``estimator_settings``: what one estimator's runs have beyond the others'."""
+        return tuple(self.options.get("estimator_settings", {}).get(estimator, ()))
+
     def named(self, table: str) -> str:
         """What a table is called: with the option ``part``, where an item has several plans."""
         return "-".join([table, *([self.options["part"]] if "part" in self.options else [])])

@@ -81,7 +81,7 @@ def methods(plan: Plan) -> list[Method]:
         if not measured(batch, name):
             continue
         config, *settings = ESTIMATORS[name]
-        settings += plan.options.get("estimator_settings", {}).get(name, [])
+        settings += plan.settings_of(name)
         # Without a setting that changes nothing, so that `map_curves` has the same runs.
         size = [] if name == EXACT or batch == DEFAULT_BATCH else [f"estimator.gramian_batch_size={batch}"]
         found.append(Method(label(optimizer, batch, name), config, (*own, *settings, *size)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from experiments.report.keys import SAMPLING
@@ -16,8 +18,11 @@ from gramrun.runs import open_run
 def methods_of(plan: Plan) -> tuple[Method, ...]:
     """The methods of a plan: options ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`."""
     options = plan.options
-    return rankings.paper_methods(
+    methods = rankings.paper_methods(
         options["alphas"], options.get("exact", True), options.get("sagram", "pair")
+    )
+    return tuple(
+        replace(method, settings=(*method.settings, *plan.settings_of(method.label))) for method in methods
     )
 
 
