@@ -752,6 +752,20 @@ def test_every_pair_of_errors_or_effective_ranks_is_published():
     assert found and {tuple(filter(None, x)) for x in found} <= ranks
 
 
+def test_where_sagram_per_item_is_not_nearly_exact():
+    """The left error at the sizes of fr and en."""
+    tables = (("fr-scale", "sparse Adam"), ("en-scale", "Adagrad"))
+    own, base = (
+        [
+            pages.number(float(table(name).loc[(optimizer, "1024", x), "error of Ĝ"].split(" · ")[0]), 2)
+            for name, optimizer in tables
+        ]
+        for x in ("SAGram per item", SAMPLING)
+    )
+    text = f"(errors {' and '.join(own)}, sampling's {' and '.join(base)})"
+    assert text in " ".join(REPLICATION.split())
+
+
 # What no number says
 
 

@@ -16,7 +16,11 @@ from gramrun.runs import open_run
 
 
 def methods_of(plan: Plan) -> tuple[Method, ...]:
-    """The methods of a plan: options ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`."""
+    """The methods of a plan.
+
+    Options: ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`, ``estimator_settings`` (more
+    ``--set`` settings by estimator).
+    """
     options = plan.options
     methods = rankings.paper_methods(
         options["alphas"], options.get("exact", True), options.get("sagram", "pair")
