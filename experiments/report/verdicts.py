@@ -256,22 +256,14 @@ def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds
 
 
 def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.ndarray]:
-    """The compared values by seed: one row; two for a contrast and between corpora.
-
-    Empty where seeds should pair and their numbers differ.
-    """
+    """The compared values by the seeds that all have: one row; two for a contrast and between corpora."""
     paired = claim.measure != "ratio between corpora"
-    lengths = {len(values) for values in used.values()}
     if claim.measure == "interior peak":
-        if len(lengths) > 1:
-            return []
-        rows = np.array(list(used.values()))
+        rows = np.array(_of_common_seeds(list(used.values())))
         inner, ends = rows[1:-1], rows[[0, -1]]
         return [_divide(inner[np.argmax(inner.mean(axis=1))], ends[np.argmax(ends.mean(axis=1))])]
-    sides = [[np.array(used[name]) for name in side] for side in claim.names(case) if side]
-    unequal = any(len({len(values) for values in side}) > 1 for side in sides)
-    if unequal or (paired and len(lengths) > 1):
-        return []
+    count = min(map(len, used.values())) if paired else None
+    sides = [_of_common_seeds([used[name][:count] for name in side]) for side in claim.names(case) if side]
     left, *others = (side[0] if len(side) == 1 else _divide(*side) for side in sides)
     if not others:
         return [left]
@@ -281,6 +273,12 @@ def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.nda
     if claim.measure == "difference":
         return [left - right]
     return [left, _divide(left, right)] if claim.measure == "contrast" else [_divide(left, right)]
+
+
+def _of_common_seeds(values: Sequence[Seeds]) -> list[np.ndarray]:
+    """Each cut to the seeds that all of them have, the first ones: one estimator can have fewer."""
+    count = min(map(len, values))
+    return [np.array(of_seeds[:count]) for of_seeds in values]
 
 
 def _divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -340,8 +338,6 @@ def between_corpora(left: np.ndarray, right: np.ndarray, *, level: float = LEVEL
 def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values, estimate: Estimate) -> str | None:
     """Why the compared values have no interval."""
     names = ", ".join(used)
-    if not rows:
-        return "not as many seeds on all sides: " + ", ".join(f"{n} has {len(v)}" for n, v in used.items())
     if any(np.isnan(row).any() for row in rows):
         never = sum(all(map(math.isinf, seed)) for seed in zip(*used.values(), strict=False))
         return f"neither side got there in {never} seeds" if never else f"a seed gave no number: {names}"

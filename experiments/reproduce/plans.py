@@ -62,10 +62,22 @@ class Plan:
         """What a table is called: with the option ``part``, where an item has several plans."""
         return "-".join([table, *([self.options["part"]] if "part" in self.options else [])])
 
+    def seeds_of(self, estimator: str) -> tuple[int, ...]:
+        """The option ``estimator_seeds``: how many of the plan's first seeds one estimator has; else all."""
+        return self.seeds[: self.options.get("estimator_seeds", {}).get(estimator)]
+
+    @property
+    def seed_count(self) -> str:
+        """How many seeds, as in "8 seeds (SOGram α=0.01: 5)"."""
+        count = len(self.seeds)
+        own = {name: len(self.seeds_of(name)) for name in self.options.get("estimator_seeds", ())}
+        fewer = ", ".join(f"{name}: {n}" for name, n in own.items() if n < count)
+        return ("one seed" if count == 1 else f"{count} seeds") + f" ({fewer})" * bool(fewer)
+
     @property
     def seeds_shown(self) -> str:
         """What a caption says of its numbers."""
-        return "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds, ± standard deviation"
+        return self.seed_count + ", ± standard deviation" * (len(self.seeds) > 1)
 
     def tasks(self, command: str, dataset: str, config: str, *settings: str) -> list[Task]:
         """A run of ``configs/<dataset>/<config>.yaml`` for each seed."""

@@ -60,12 +60,14 @@ class Method:
         config: the name of its YAML file.
         settings: ``--set`` settings.
         command: ``train`` or ``baseline``.
+        seeds: how many of the plan's first seeds it has; None for all.
     """
 
     label: str
     config: str
     settings: tuple[str, ...] = ()
     command: str = "train"
+    seeds: int | None = None
 
 
 def paper_methods(
@@ -147,7 +149,7 @@ def missing_packages(methods: Sequence[Method]) -> list[str]:
 def runs_of(plan: Plan, dataset: str, method: Method) -> list[Task]:
     """The runs of a method, one a seed, with the plan's option ``settings``."""
     own = () if method.command == "baseline" else plan.option("settings", dataset) or ()
-    seeds = plan.seeds[:1] if method.config in UNSEEDED else plan.seeds
+    seeds = plan.seeds[: 1 if method.config in UNSEEDED else method.seeds]
     return [
         run_task(method.command, dataset, method.config, *own, *method.settings, seed=seed) for seed in seeds
     ]
@@ -256,9 +258,11 @@ def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
 
 
 def ratios(frame: pd.DataFrame, label: str, other: str = SAMPLING, name: str = "validation") -> Seeds:
-    """A method's validation MAP@10 over another's, paired by seed; not finite where the other's is 0."""
+    """A method's validation MAP@10 over another's, by the seeds of both; infinite or NaN over 0."""
+    own, base = column(frame, label, name), column(frame, other, name)
+    count = min(len(own), len(base))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return tuple(np.divide(column(frame, label, name), column(frame, other, name)).tolist())
+        return tuple(np.divide(own[:count], base[:count]).tolist())
 
 
 def lift_at_constant_rate(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> str:
@@ -293,9 +297,9 @@ def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> S
 
 
 def _beside_sampling(frame: pd.DataFrame, label: str) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """A method's curve, sampling's curve and its final level, by seed."""
+    """A method's curve, sampling's curve and its final level, by the seeds of both."""
     own, references = (frame.loc[frame["label"] == name, "curve"] for name in (label, SAMPLING))
-    for curve, reference in zip(own, references, strict=True):
+    for curve, reference in zip(own, references, strict=False):
         yield curve, reference, float(reference[-1, MAP])
 
 
@@ -395,6 +399,7 @@ def resampled_lift(
         )
         for m in (_named(dataset, methods, label), _named(dataset, methods, other))
     )
+    own, base = (side[: min(len(own), len(base))] for side in (own, base))  # the seeds of both
     weights = _resamples(own.shape[1])
     with np.errstate(divide="ignore"):  # a MAP of 0 is a lift of −100 %
         drawn = np.exp(np.log(weights @ own.T / (weights @ base.T)).mean(axis=1)) - 1
@@ -452,6 +457,6 @@ def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
     return (
         f"{dataset}: MAP@10, denominator min(10, relevant), ties against the model, {pool}. Validation: "
         f"{example['left_items']:,} left items, training positives excluded; training: none excluded. "
-        f"± over {len(plan.seeds)} seeds; lifts are paired by seed. By resampling left items, the first "
+        f"± over {plan.seed_count}; lifts are paired by seed. By resampling left items, the first "
         f"method's first seed lies in [{example['ci95'][0]:.4f}, {example['ci95'][1]:.4f}]."
     )

@@ -7,7 +7,7 @@ gradient batch itself, whose gradient then goes through both Gramians (equation 
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
 ``part`` (what the tables of one of several plans of a corpus are called), ``estimator_settings`` (more
-``--set`` settings by estimator).
+``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all).
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def methods(plan: Plan) -> list[Method]:
         settings += plan.settings_of(name)
         # Without a setting that changes nothing, so that `map_curves` has the same runs.
         size = [] if name == EXACT or batch == DEFAULT_BATCH else [f"estimator.gramian_batch_size={batch}"]
-        found.append(Method(label(optimizer, batch, name), config, (*own, *settings, *size)))
+        seeds = len(plan.seeds_of(name))
+        found.append(Method(label(optimizer, batch, name), config, (*own, *settings, *size), seeds=seeds))
     return found
 
 
@@ -97,12 +98,9 @@ def tasks(plan: Plan) -> list[Task]:
 def section(plan: Plan) -> Section:
     """For each data set a row for each optimizer, B and estimator."""
     tables = []
-    count = len(plan.seeds)
-    seeds = (
-        f"paired by seed, with 95 % t-intervals of its logarithm over {count} seeds"
-        if count > 1
-        else "one seed"
-    )
+    seeds = plan.seed_count
+    if len(plan.seeds) > 1:
+        seeds = f"paired by seed, with 95 % t-intervals of its logarithm over {seeds}"
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, methods(plan))
         logged = frame["error_left"].notna().any()

@@ -19,14 +19,19 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     """The methods of a plan.
 
     Options: ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`, ``estimator_settings`` (more
-    ``--set`` settings by estimator).
+    ``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all).
     """
     options = plan.options
     methods = rankings.paper_methods(
         options["alphas"], options.get("exact", True), options.get("sagram", "pair")
     )
     return tuple(
-        replace(method, settings=(*method.settings, *plan.settings_of(method.label))) for method in methods
+        replace(
+            method,
+            settings=(*method.settings, *plan.settings_of(method.label)),
+            seeds=len(plan.seeds_of(method.label)),
+        )
+        for method in methods
     )
 
 
@@ -45,10 +50,9 @@ def section(plan: Plan) -> Section:
         frame = rankings.measure(plan, dataset, methods)
         paths = rankings.paths(plan, dataset, methods)
         runs += paths
-        count = len(plan.seeds)
         caption = (
             f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}; "
-            f"{open_run(paths[0]).config.train.optimizer}, {f'{count} seeds' if count > 1 else 'one seed'}."
+            f"{open_run(paths[0]).config.train.optimizer}, {plan.seed_count}."
         )
         drawn.append(draw_runs(plan.folder, "map", paths, plan.named(dataset), caption))
         measured |= rankings.measured(plan.named(dataset), frame, optimum=rankings.optimum(plan, dataset))
