@@ -247,11 +247,11 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
 
 
 def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds]) -> tuple[str, Estimate]:
-    """The method with the nearest Gramian, and the same ratio for it; of those with as many seeds."""
+    """The method with the nearest Gramian, and the same ratio for it."""
     for method, names in claim.ceiling.items():
         own, base = (measured.get(name.format(**case), ()) for name in names)
-        if own and len(own) == len(base):
-            return method, geometric(tuple(np.divide(own, base)), LEVEL)
+        if own and base:
+            return method, geometric(tuple(np.divide(*_of_common_seeds([own, base]))), LEVEL)
     return "", NO_ESTIMATE
 
 

@@ -19,19 +19,17 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     """The methods of a plan.
 
     Options: ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`, ``estimator_settings`` (more
-    ``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all).
+    ``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all). Both
+    call SAGram so, whatever its caches.
     """
     options = plan.options
     methods = rankings.paper_methods(
         options["alphas"], options.get("exact", True), options.get("sagram", "pair")
     )
+    named = ((method.label or "SAGram", method) for method in methods)
     return tuple(
-        replace(
-            method,
-            settings=(*method.settings, *plan.settings_of(method.label)),
-            seeds=len(plan.seeds_of(method.label)),
-        )
-        for method in methods
+        replace(m, settings=(*m.settings, *plan.settings_of(name)), seeds=len(plan.seeds_of(name)))
+        for name, m in named
     )
 
 
