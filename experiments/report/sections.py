@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,6 +97,12 @@ def gather(sections: Sequence[Section]) -> Values:
             if not np.array_equal(measured.setdefault(name, numbers), numbers, equal_nan=True):
                 raise ValueError(f"{section.name}: {name} has other numbers in another section")
     return measured
+
+
+def of_common_seeds(*values: Sequence[Any]) -> list[np.ndarray]:
+    """Each cut to the seeds that all of them have, which are the first: one estimator can have fewer."""
+    count = min(map(len, values))
+    return [np.array(of_seeds[:count]) for of_seeds in values]
 
 
 def write_figure(folder: Path, drawing: Drawing, name: str, caption: str) -> Figure:

@@ -37,7 +37,15 @@ from scipy import stats
 
 from experiments.report.claim import Claim
 from experiments.report.keys import corpus_of
-from experiments.report.sections import REACHED, Seeds, Values, falls_short, geometric, interval
+from experiments.report.sections import (
+    REACHED,
+    Seeds,
+    Values,
+    falls_short,
+    geometric,
+    interval,
+    of_common_seeds,
+)
 from gramrun.base.files import write_json
 
 Estimate = tuple[float, float, float]  # a mean and the two ends of its interval
@@ -251,7 +259,7 @@ def _ceiling(claim: Claim, case: Mapping[str, str], measured: Mapping[str, Seeds
     for method, names in claim.ceiling.items():
         own, base = (measured.get(name.format(**case), ()) for name in names)
         if own and base:
-            return method, geometric(tuple(np.divide(*_of_common_seeds([own, base]))), LEVEL)
+            return method, geometric(tuple(np.divide(*of_common_seeds(own, base))), LEVEL)
     return "", NO_ESTIMATE
 
 
@@ -259,11 +267,11 @@ def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.nda
     """The compared values by the seeds that all have: one row; two for a contrast and between corpora."""
     paired = claim.measure != "ratio between corpora"
     if claim.measure == "interior peak":
-        rows = np.array(_of_common_seeds(list(used.values())))
+        rows = np.array(of_common_seeds(*used.values()))
         inner, ends = rows[1:-1], rows[[0, -1]]
         return [_divide(inner[np.argmax(inner.mean(axis=1))], ends[np.argmax(ends.mean(axis=1))])]
     count = min(map(len, used.values())) if paired else None
-    sides = [_of_common_seeds([used[name][:count] for name in side]) for side in claim.names(case) if side]
+    sides = [of_common_seeds(*(used[name][:count] for name in side)) for side in claim.names(case) if side]
     left, *others = (side[0] if len(side) == 1 else _divide(*side) for side in sides)
     if not others:
         return [left]
@@ -273,12 +281,6 @@ def _compare(claim: Claim, case: Mapping[str, str], used: Values) -> list[np.nda
     if claim.measure == "difference":
         return [left - right]
     return [left, _divide(left, right)] if claim.measure == "contrast" else [_divide(left, right)]
-
-
-def _of_common_seeds(values: Sequence[Seeds]) -> list[np.ndarray]:
-    """Each cut to the seeds that all of them have, the first ones: one estimator can have fewer."""
-    count = min(map(len, values))
-    return [np.array(of_seeds[:count]) for of_seeds in values]
 
 
 def _divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:

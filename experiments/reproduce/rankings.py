@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from experiments.report import keys
 from experiments.report.keys import EXACT, SAMPLING, Ranking
-from experiments.report.sections import REACHED, Seeds, Table, lift, spread
+from experiments.report.sections import REACHED, Seeds, Table, lift, of_common_seeds, spread
 from experiments.reproduce.corpora import configs
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan, run_task, settings
@@ -259,10 +259,9 @@ def column(frame: pd.DataFrame, label: str, name: str) -> Seeds:
 
 def ratios(frame: pd.DataFrame, label: str, other: str = SAMPLING, name: str = "validation") -> Seeds:
     """A method's validation MAP@10 over another's, by the seeds of both; infinite or NaN over 0."""
-    own, base = column(frame, label, name), column(frame, other, name)
-    count = min(len(own), len(base))
+    sides = of_common_seeds(column(frame, label, name), column(frame, other, name))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return tuple(np.divide(own[:count], base[:count]).tolist())
+        return tuple(np.divide(*sides).tolist())
 
 
 def lift_at_constant_rate(frame: pd.DataFrame, label: str, other: str = SAMPLING) -> str:
@@ -392,14 +391,15 @@ def resampled_lift(
     Each resample draws left items with replacement, the same for both methods and every seed, and takes the
     mean over seeds of the lift. It says how the lift varies with the left items, not with the training.
     """
-    own, base = (
-        np.array(
-            [runs.average_precision(runs.open_run(path), "validation") for path in paths(plan, dataset, [m])],
-            dtype=np.float64,
+    own, base = of_common_seeds(
+        *(
+            [
+                runs.average_precision(runs.open_run(path), "validation").astype(np.float64)
+                for path in paths(plan, dataset, [_named(dataset, methods, name)])
+            ]
+            for name in (label, other)
         )
-        for m in (_named(dataset, methods, label), _named(dataset, methods, other))
     )
-    own, base = (side[: min(len(own), len(base))] for side in (own, base))  # the seeds of both
     weights = _resamples(own.shape[1])
     with np.errstate(divide="ignore"):  # a MAP of 0 is a lift of −100 %
         drawn = np.exp(np.log(weights @ own.T / (weights @ base.T)).mean(axis=1)) - 1
