@@ -1,5 +1,6 @@
 """What tables and verdicts make of finished runs, on numbers worked by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,10 @@ def test_every_run_of_every_profile_is_a_valid_config_of_its_own(profile, tmp_pa
             config = task.arguments if isinstance(task, Script) else task.wanted()
             kind = task.module if isinstance(task, Script) else task.command
             assert named.setdefault(task.output, (kind, config)) == (kind, config)
+        for option in ("estimator_settings", "estimator_seeds"):
+            for name in plan.options.get(option, ()):  # what changes no run is misspelt
+                kept = {key: value for key, value in plan.options[option].items() if key != name}
+                assert item.tasks(replace(plan, options={**plan.options, option: kept})) != item.tasks(plan)
     # Runs of an earlier version logged no errors, and are repeated under a name of their own.
     once = [made for output, made in named.items() if "-gramian-samples-" not in output.name]
     assert len(set(once)) == len(once)
