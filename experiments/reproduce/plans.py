@@ -149,7 +149,21 @@ def profile_note(name: str) -> str:
 
 
 def _read(name: str) -> Any:
-    return yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return _joined(yaml.safe_load((PROFILES / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def _joined(value: Any) -> Any:
+    """Lists of texts within a list are parts of it, so that one list of settings can hold others by alias."""
+    if isinstance(value, Mapping):
+        return {key: _joined(part) for key, part in value.items()}
+    if not isinstance(value, list):
+        return value
+    parts = [part if _texts(part) else [part] for part in map(_joined, value)]
+    return [one for part in parts for one in part]
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
 
 
 def narrowed(
