@@ -156,7 +156,8 @@ def falls_short(shares: Seeds) -> bool:
     Also where their mean is below `FLOOR`: the interval of noisy seeds reaches 1 from anywhere.
     """
     mean, high = np.mean(shares), interval(shares)[1]
-    return not (mean >= FLOOR and (mean if np.isnan(high) else high) >= 1)
+    highest = mean if np.isnan(high) else high
+    return bool(mean < FLOOR or highest < 1)
 
 
 def with_interval(values: Seeds, form: str) -> str:

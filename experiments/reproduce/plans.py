@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,12 @@ class Plan:
         return "-".join([table, *([self.options["part"]] if "part" in self.options else [])])
 
     def seeds_of(self, estimator: str) -> tuple[int, ...]:
-        """The option ``estimator_seeds``: how many of the plan's first seeds one estimator has; else all."""
-        return self.seeds[: self.options.get("estimator_seeds", {}).get(estimator)]
+        """One estimator's seeds: the plan's, as far as the option ``estimator_seeds`` has them.
+
+        They are the plan's first ones, so that numbers of two estimators are paired by their order.
+        """
+        own = self.options.get("estimator_seeds", {}).get(estimator, self.seeds)
+        return tuple(takewhile(own.__contains__, self.seeds))
 
     @property
     def seed_count(self) -> str:
@@ -203,8 +208,10 @@ def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, pro
     first = [name.partition("/")[0] for side in claim.names(case) for name in side]
     corpora = [_corpus(name) for name in first]
     datasets = [name for name in dict.fromkeys(corpora) if name]
-    having = [name for name in profiles() if _items(name).get(claim.item, frozenset()).issuperset(datasets)]
-    having = [name for name in having if claim.item in _items(name)]
+    items = {name: _items(name) for name in profiles()}
+    having = [
+        name for name, own in items.items() if claim.item in own and own[claim.item].issuperset(datasets)
+    ]
     if not having:
         return "no profile measures it"
     others = [name for name in having if name != profile] or having

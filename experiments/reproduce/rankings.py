@@ -60,14 +60,14 @@ class Method:
         config: the name of its YAML file.
         settings: ``--set`` settings.
         command: ``train`` or ``baseline``.
-        seeds: how many of the plan's first seeds it has; None for all.
+        seeds: of the plan's; None for all.
     """
 
     label: str
     config: str
     settings: tuple[str, ...] = ()
     command: str = "train"
-    seeds: int | None = None
+    seeds: tuple[int, ...] | None = None
 
 
 def paper_methods(
@@ -149,10 +149,16 @@ def missing_packages(methods: Sequence[Method]) -> list[str]:
 def runs_of(plan: Plan, dataset: str, method: Method) -> list[Task]:
     """The runs of a method, one a seed, with the plan's option ``settings``."""
     own = () if method.command == "baseline" else plan.option("settings", dataset) or ()
-    seeds = plan.seeds[: 1 if method.config in UNSEEDED else method.seeds]
     return [
-        run_task(method.command, dataset, method.config, *own, *method.settings, seed=seed) for seed in seeds
+        run_task(method.command, dataset, method.config, *own, *method.settings, seed=seed)
+        for seed in _seeds(plan, method)
     ]
+
+
+def _seeds(plan: Plan, method: Method) -> tuple[int, ...]:
+    if method.config in UNSEEDED:
+        return plan.seeds[:1]
+    return plan.seeds if method.seeds is None else method.seeds
 
 
 def paths(plan: Plan, dataset: str, methods: Sequence[Method]) -> list[Path]:
@@ -213,7 +219,7 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     trained = [task.output for method, own in asked.items() for task in own if method.command == "train"]
     evaluations = dict(zip(trained, evaluate(trained), strict=True))
     for method, own in asked.items():
-        for seed, task in zip(plan.seeds, own, strict=False):
+        for seed, task in zip(_seeds(plan, method), own, strict=True):
             found = evaluations.get(task.output) or read_json(task.output / directory.EVALUATION)
             rank = found["validation"]["effective_rank"] or (float("nan"),) * 2  # EASE has no embeddings
             row = {

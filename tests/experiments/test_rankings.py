@@ -11,7 +11,7 @@ from experiments.report.sections import falls_short
 from experiments.reproduce import rankings
 from experiments.reproduce.items import factorial, gramian_error, map_curves, trade_off, training
 from experiments.reproduce.jobs import Script
-from experiments.reproduce.plans import Plan, load_profile, profiles, run_task
+from experiments.reproduce.plans import Plan, load_profile, narrowed, profiles, run_task
 
 
 def frame(**validation):
@@ -42,7 +42,7 @@ def test_lifts_are_paired_by_seed():
 
 
 def test_an_estimator_with_fewer_seeds_is_compared_over_those_that_it_has(tmp_path):
-    fewer = {"estimator_seeds": {"SOGram α=0.1": 2, "SAGram": 1, "sampling": 5}}
+    fewer = {"estimator_seeds": {"SOGram α=0.1": [0, 1], "SAGram": [0]}}
     grid = {"optimizers": {"Adagrad": ()}, "batches": [1024], "estimators": ["sampling", "SOGram α=0.1"]}
     for item, options, others in ((factorial, grid, 3), (map_curves, {"alphas": [0.1, 0.01]}, 10)):
         plan = Plan("x", ("enwik8",), (0, 1, 2), options | fewer, tmp_path)
@@ -51,6 +51,9 @@ def test_an_estimator_with_fewer_seeds_is_compared_over_those_that_it_has(tmp_pa
         assert [name.rpartition("-")[2] for name in sogram] == ["seed0", "seed1"]
         assert len(names) == 2 + others
         assert plan.seed_count == "3 seeds (SOGram α=0.1: 2, SAGram: 1)"
+        for chosen, runs in (([1, 2], 1), ([2, 1], 0)):  # seed 1 is not the first of the latter
+            (part,) = narrowed([plan], None, None, chosen)
+            assert sum("alpha-0.1-" in task.output.name for task in item.tasks(part)) == runs
     measured = frame(sampling=[0.1, 0.2, 0.3], other=[0.11, 0.18])
     assert rankings.ratios(measured, "other") == pytest.approx([1.1, 0.9])
     assert len(rankings.speed_ups(measured, "other")) == 2

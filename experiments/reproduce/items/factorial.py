@@ -7,7 +7,7 @@ gradient batch itself, whose gradient then goes through both Gramians (equation 
 
 Options: ``optimizers`` (``--set`` settings by name), ``batches`` (B), ``estimators`` (names in `ESTIMATORS`),
 ``part`` (what the tables of one of several plans of a corpus are called), ``estimator_settings`` (more
-``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all).
+``--set`` settings by estimator), ``estimator_seeds`` (the seeds of an estimator, if not all).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def label(optimizer: str, batch: int, estimator: str) -> str:
 
 
 def estimators(plan: Plan) -> list[str]:
-    """The estimators of a plan."""
-    return list(plan.options.get("estimators", ESTIMATORS))
+    """The estimators of a plan, but for those that have none of its seeds."""
+    return [name for name in plan.options.get("estimators", ESTIMATORS) if plan.seeds_of(name)]
 
 
 def measured(batch: int, estimator: str) -> bool:
@@ -84,7 +84,7 @@ def methods(plan: Plan) -> list[Method]:
         settings += plan.settings_of(name)
         # Without a setting that changes nothing, so that `map_curves` has the same runs.
         size = [] if name == EXACT or batch == DEFAULT_BATCH else [f"estimator.gramian_batch_size={batch}"]
-        seeds = len(plan.seeds_of(name))
+        seeds = plan.seeds_of(name)
         found.append(Method(label(optimizer, batch, name), config, (*own, *settings, *size), seeds=seeds))
     return found
 

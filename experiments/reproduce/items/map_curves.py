@@ -19,7 +19,7 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     """The methods of a plan.
 
     Options: ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`, ``estimator_settings`` (more
-    ``--set`` settings by estimator), ``estimator_seeds`` (how many seeds an estimator has, if not all). Both
+    ``--set`` settings by estimator), ``estimator_seeds`` (the seeds of an estimator, if not all). Both
     call SAGram so, whatever its caches.
     """
     options = plan.options
@@ -28,8 +28,9 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     )
     named = ((method.label or "SAGram", method) for method in methods)
     return tuple(
-        replace(m, settings=(*m.settings, *plan.settings_of(name)), seeds=len(plan.seeds_of(name)))
+        replace(m, settings=(*m.settings, *plan.settings_of(name)), seeds=plan.seeds_of(name))
         for name, m in named
+        if plan.seeds_of(name)
     )
 
 
