@@ -40,7 +40,8 @@ RULE = (
     "† made or expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors "
     "along the training of trained towers; along the others towers learn slowly. Ranking: where no optimizer "
     "is named, it is sparse Adam on enwik8 and its splits, miwiki, fr-scale, MovieLens and the paper's "
-    "French and English Wikipedia, and Adagrad on the others."
+    "French and English Wikipedia, and Adagrad on the others. Claims (a) and (b) of a row are counted "
+    "apart, though they share numbers; where their numbers differ, (b)'s follows ·."
 )
 DETAILS = (
     "Each claim is compared seed by seed; the interval is Student's t (Welch's between two corpora; where a "
