@@ -47,10 +47,15 @@ def percent(text: str) -> str:
     return " ".join(filter(None, (mean.replace("%", " %"), rest.replace("%", "")))).replace("-", "−")
 
 
+def differs_from_0(text: str) -> bool:
+    """Whether the interval of "+3.3% [+0.4%, +6.2%]" leaves out 0."""
+    return bool(re.search(r"\[\+(?!0.0%)|, -(?!0.0%)", text))
+
+
 def told(text: str) -> str:
-    """ "+3.3% [+0.4%, +6.2%]" as "**+3.3 %**", bold where the interval is above or below 0."""
+    """ "+3.3% [+0.4%, +6.2%]" as "**+3.3 %**", bold where the interval leaves out 0."""
     mean = percent(text.partition(" ")[0])
-    return f"**{mean}**" if re.search(r"\[\+(?!0.0%)|, -(?!0.0%)", text) else mean
+    return f"**{mean}**" if differs_from_0(text) else mean
 
 
 def lift(ratios) -> str:
@@ -936,9 +941,9 @@ def test_how_often_a_gain_at_16_k_differs_from_0():
             ]
             if rows and rows[0]["trained"] == "yes" and "[" in rows[0]["lift [95 %]"]:
                 lifts[re.match(corpus, file.stem)[0], optimizer] = rows[0]["lift [95 %]"]
-    told = sorted(percent(x) for x in lifts.values() if re.search(r"\[\+|, -", x))
-    assert len(lifts) == 20 and told == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
-    assert all(x in WORDS for x in told) and "it differs from 0 in three, uncorrected" in WORDS
+    found = sorted(percent(x) for x in lifts.values() if differs_from_0(x))
+    assert len(lifts) == 20 and found == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
+    assert all(x in WORDS for x in found) and "it differs from 0 in three, uncorrected" in WORDS
     assert "of twenty trainings with trained towers it differs from 0 in three" in " ".join(
         REPLICATION.split()
     )
