@@ -191,7 +191,7 @@ ALPHAS = ("0.1", "0.01", "0.005", "0.001")
 TABLE_2 = {  # tables of results/reference/factorial, the optimizer, and the best estimate of the Gramian
     "enwik8, sparse Adam, 5 seeds": (["enwik8"], "sparse Adam", EXACT),
     "enwik8, sparse Adam without momentum, 5 seeds": (
-        ["enwik8-no-momentum"], "sparse Adam without momentum", "SAGram per item",
+        ["enwik8-no-momentum", "enwik8-no-momentum-exact"], "sparse Adam without momentum", EXACT,
     ),
     "enwik8, Adam, 5 seeds": (["enwik8-dense-adam"], "Adam", EXACT),
     "enwik8, sparse Adam at η/5, 5 seeds": (["enwik8-slower"], "sparse Adam at a fifth of η", EXACT),
@@ -529,12 +529,24 @@ def over(corpora: tuple[str, ...], method: str, base: str) -> list[float]:
 
 
 def under_adagrad() -> list[str]:
-    """Lifts of SOGram and of SAGram per item over the splits of the Māori Wikipedia, and over all splits and draws."""
-    sogram, sagram = (
-        [over(corpora, f"paper-{runs[x]}", f"paper-{runs[2]}") for corpora, runs in UNDER_ADAGRAD.items()]
-        for x in (0, 1)
-    )
-    return [lift(np.exp(x)) for each in (sogram, sagram) for x in (each[0], np.concatenate(each))]
+    """Lifts of SOGram and of SAGram per item over the splits of the Māori Wikipedia, and over all that are trained."""
+    tables = {
+        **{corpus: f"{corpus}-adagrad" for corpus in WIKIS},
+        **{corpus: corpus for corpus in TITLES},
+        **{corpus: f"{corpus}-wider-inputs-adagrad" for corpus in DRAWS},
+    }
+    trained = {
+        x: "yes" in table(name).xs("1024", level="B")["trained"].to_numpy() for x, name in tables.items()
+    }
+    assert sum(trained.values()) == 7
+    found = []
+    for x in (0, 1):
+        each = [
+            over(tuple(filter(trained.get, corpora)), f"paper-{runs[x]}", f"paper-{runs[2]}")
+            for corpora, runs in UNDER_ADAGRAD.items()
+        ]
+        found += [lift(np.exp(each[0])), lift(np.exp(np.concatenate(each)))]
+    return found
 
 
 def without_momentum(corpus: str, alpha: str) -> np.ndarray:
@@ -837,6 +849,21 @@ def test_who_is_on_a_plateau():
     assert "They have not at the sizes of fr and en" in WORDS
 
 
+def test_what_twice_the_epochs_add():
+    """To sampling's final MAP@10, beyond what the rule calls a plateau."""
+    titles = (
+        seeds(f"enwik8-titles/paper-sampling{BF16}", 5),
+        seeds(f"enwik8-titles/paper-sampling{BF16}-epochs-20"),
+    )
+    wide = (seeds(f"simple-scale/paper-sampling{WIDER}{x}", 1) for x in ("-epochs-40", ""))
+    more = [100 * (longer.mean() / shorter.mean() - 1) for longer, shorter in (titles, wide)]
+    assert (
+        "Twice the epochs of Adagrad add {:.1f} % on the titles (20 to 40 epochs) and {:.1f} % at Simple's size "
+        "(inputs of 256, seed 0)".format(*more)
+        in WORDS
+    )
+
+
 def test_rises_in_the_last_tenth_where_sampling_has_few_samples():
     def rise(label: str, estimator: str = SAMPLING, batch: str = "64") -> float:
         return float(cell(label, batch, estimator, "rise in the last tenth").partition("%")[0])
@@ -880,9 +907,6 @@ def test_rises_in_the_last_tenth_where_sampling_has_few_samples():
     )
     longer = "titles: Adam (dense), 160 epochs"
     assert f"SAGram per item with k still rises by {rise(longer, 'SAGram per item')} %" in WORDS
-    gains = (cell(f"titles: Adam (dense), {x} epochs", "64", "SAGram per item") for x in (20, 80, 160))
-    shortest, middle, last = (x.partition("%")[0].removeprefix("+") for x in gains)
-    assert f"Its gain there is {shortest}, {middle} and {last} % after 20, 80 and 160 epochs" in WORDS
     low, high = sorted(rise(long, x, "1024") for x in (SAMPLING, "SAGram per item"))
     assert f"under dense Adam not after 80, where they rise by {low:.0f} to {high:.0f} %" in WORDS
     first, second = (rise(longer, x, "1024") for x in (SAMPLING, "SAGram per item"))
@@ -903,8 +927,6 @@ def test_rises_in_the_last_tenth_where_sampling_has_few_samples():
         "sampling ends at {}, {share} % of exact ALS (after 80 at {}), SAGram per item at {}, {other} % ({}), "
         "SOGram at {} ({})".format(*shown, share=shares[0], other=shares[1])
     ) in WORDS
-    gains = [lift(np.exp(titles("adam", x))).split()[0].lstrip("+") for x in (10, 20, 80, 160)]
-    assert "nearest Gramian's from {} to {}, {} and {} % after 10, 20, 80 and 160".format(*gains) in WORDS
 
 
 AT_K = {  # the label in OPTIMIZERS, and for the titles the nearest Gramian's lift, which no table has
@@ -947,38 +969,34 @@ def test_a_row_at_b_k(row):
 
 
 def test_how_often_a_gain_at_b_k_differs_from_0():
-    trained = [row.split("|")[2:4] for row in at_k_rows() if row.endswith("| yes |")]
-    nearest = [own for own, _ in trained if own.strip()]
-    others = [cached for own, cached in trained if not own.strip()]
-    assert all("[+" in cached for cached in others)
-    words = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    count, below, above, rest = (
-        words[len(x)] for x in (trained, nearest, [x for x in nearest if "[+" in x], others)
-    )
-    assert (
-        f"it was run in {below} of the {count} such trainings below and differs from 0 in {above}; "
-        f"in the other {rest} SAGram per item does."
-    ) in WORDS
+    trained = [
+        cell(label, "64", EXACT) or cell(label, "64", "SAGram per item")
+        for label, _ in AT_K.values()
+        if cell(label, "64", SAMPLING, "trained") == "yes"
+    ]
+    assert len(trained) == 9 and sum(map(differs_from_0, trained)) == 5
+    assert "differs from 0 in five of the nine such trainings below" in WORDS
 
 
 def test_how_often_a_gain_at_16_k_differs_from_0():
     """In trained towers, of several seeds, by corpus, split and what the training is called."""
-    corpus = r"(enwik8-titles|enwik8|miwiki|simple-scale)(-split\d|-copy\d)?"
-    lifts = {}
-    for file in sorted((REFERENCE / "factorial").glob("*.csv")):
-        own = table(file.stem)
-        for optimizer in own.index.unique("optimizer"):
-            rows = [
-                own.loc[x]
-                for x in ((optimizer, "1024", y) for y in (EXACT, "SAGram per item"))
-                if x in own.index
-            ]
-            if rows and rows[0]["trained"] == "yes" and "[" in rows[0]["lift [95 %]"]:
-                lifts[re.match(corpus, file.stem)[0], optimizer] = rows[0]["lift [95 %]"]
+    corpus = r"(enwik8-titles|enwik8|miwiki|simple-scale|movielens-1m|fr-scale|en-scale)(-split\d|-copy\d)?"
+    nearest = {}
+    for estimator in ("SAGram per item", EXACT):  # which replaces it where it was run
+        for file in sorted((REFERENCE / "factorial").glob("*.csv")):
+            own = table(file.stem)
+            for optimizer in own.index.unique("optimizer"):
+                if (optimizer, "1024", estimator) in own.index:
+                    nearest[re.match(corpus, file.stem)[0], optimizer] = own.loc[optimizer, "1024", estimator]
+    lifts = {
+        key: row["lift [95 %]"]
+        for key, row in nearest.items()
+        if row["trained"] == "yes" and "[" in row["lift [95 %]"]
+    }
     found = sorted(percent(x) for x in lifts.values() if differs_from_0(x))
-    assert len(lifts) == 20 and found == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
+    assert len(lifts) == 19 and found == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
     assert all(x in WORDS for x in found) and "it differs from 0 in three, uncorrected" in WORDS
-    assert "of twenty trainings with trained towers it differs from 0 in three" in " ".join(
+    assert "of nineteen trainings with trained towers it differs from 0 in three" in " ".join(
         REPLICATION.split()
     )
 
@@ -1008,10 +1026,8 @@ def test_how_often_the_report_passes_the_main_claim():
     found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
     own = [v for v in found if v["claim"] == "sogram-validation-map"]
     tenth = [v["outcome"] for v in own if v["case"] == "α = 0.1"].count  # where no FAIL is under Adagrad
-    every = [v["outcome"] for v in own].count
     assert (
-        f"{tenth('PASS')} PASS, {tenth('NOT DECIDED')} NOT DECIDED; with all optimizers and three α, "
-        f"{every('PASS')} PASS, {every('FAIL')} FAIL and {every('NOT DECIDED')} NOT DECIDED"
+        f"{tenth('PASS')} PASS, {tenth('NOT DECIDED')} NOT DECIDED, and under Adam {tenth('FAIL')} FAIL"
     ) in " ".join(REPLICATION.split())
 
 
@@ -1019,8 +1035,8 @@ def test_lifts_under_adagrad():
     one, every, item, every_item = under_adagrad()
     assert f"over three splits {one}, SAGram per item {item}" in WORDS
     assert (
-        f"Over the nine splits and draws of the three corpora SOGram has {every}, SAGram per item {every_item}"
-        in WORDS
+        "Over the seven splits and draws of the three corpora whose towers are trained (not a split of the titles and a draw) "
+        f"SOGram has {every}, SAGram per item {every_item}" in WORDS
     )
 
 
@@ -1100,7 +1116,7 @@ def test_the_response_of_gravity():
         f"{narrow} at Simple's size with inputs of 50",
         f"{means['enwik8, SGD']} on enwik8 under SGD, {means['enwik8, Adagrad']} under Adagrad, and from "
         f"{pages.number(low, 2)} to {high:.1f} under sparse Adam except at η/25",
-        f"the measured answer, {full.min():.1f} to {full.max():.1f}, exceeds",
+        f"{full.min():.1f} to {full.max():.1f} was measured, but with momentum",
         f"at η/5, where it is {means['enwik8, Adagrad, η/5']}",
         f"measured before: {wiki[0]} to {wiki[1]} in three seeds, for which the theorem predicts no gain",
         "{:.1f} times [{:.1f}, {:.1f}] as good".format(

@@ -205,8 +205,8 @@ def readme_rows() -> dict[str, str]:
     return {
         "R NEARER": f"in {holds} of {both} comparisons, not in {fails}; α = .01: {left} of its error (left), {right} (right)",
         "R SAGRAM": f"at B = 1,024: yes in {large[1]} of {large[0]}, no in {large[2]}; "
-        f"at 128: yes in {small[1]} of {small[0]}, no in {small[2]}, and in none of {len(behind)} more after fewer than "
-        "three passes; else undecided",
+        f"at 128: yes in {small[1]} of {small[0]}, no in {small[2]} (after fewer than three passes, not judged, it is farther "
+        f"in all {len(behind)}); else undecided",
         "R LIKE": f"α = .1: yes, {like['0.1']} of its error; .01: better, {like['0.01']}; .001: in {slow[1]} of {slow[0]}, better in {slow[3]}",
     }
 
