@@ -76,7 +76,7 @@ class Plan:
         """How many seeds, as in "8 seeds (SOGram α=0.01: 5)"."""
         count = len(self.seeds)
         own = {name: len(self.seeds_of(name)) for name in self.options.get("estimator_seeds", ())}
-        fewer = ", ".join(f"{name}: {n}" for name, n in own.items() if n < count)
+        fewer = ", ".join(f"{name}: {n}" for name, n in own.items() if 0 < n < count)
         return ("one seed" if count == 1 else f"{count} seeds") + f" ({fewer})" * bool(fewer)
 
     @property

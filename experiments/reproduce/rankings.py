@@ -461,8 +461,9 @@ def caption(plan: Plan, dataset: str, methods: Sequence[Method]) -> str:
     example = evaluate(paths(plan, dataset, present(dataset, methods)[:1])[:1])[0]["validation"]
     pool = "all right items" if example["full"] else f"{example['candidates']:,} sampled candidates"
     return (
-        f"{dataset}: MAP@10, denominator min(10, relevant), ties against the model, {pool}. Validation: "
-        f"{example['left_items']:,} left items, training positives excluded; training: none excluded. "
+        f"{plan.named(dataset)}: MAP@10, denominator min(10, relevant), ties against the model, "
+        f"{pool}. Validation: {example['left_items']:,} left items, training positives excluded; training: "
+        "none excluded. "
         f"± over {plan.seed_count}; lifts are paired by seed. By resampling left items, the first "
         f"method's first seed lies in [{example['ci95'][0]:.4f}, {example['ci95'][1]:.4f}]."
     )

@@ -59,7 +59,7 @@ def make(kind: str, paths: Sequence[Path]) -> Figure:
 
 KINDS: Mapping[str, Callable[[Sequence[Path]], Figure]] = MappingProxyType(
     {
-        "map": lambda paths: plotting.map_figure(map_frame(paths), popularity(paths)),
+        "map": lambda paths: map_of(paths),
         "gram-error": lambda paths: plotting.gram_error_figure(gram_error_frame(paths)),
         "trade-off": lambda paths: plotting.trade_off_figure(gram_error_frame(paths), "SOGram"),
         "theory": lambda paths: plotting.theory_figure(theory_frame(paths)),
@@ -67,6 +67,21 @@ KINDS: Mapping[str, Callable[[Sequence[Path]], Figure]] = MappingProxyType(
         "gravity": lambda paths: plotting.gravity_figure(gravity_frame(paths), popularity(paths)),
     }
 )
+
+
+def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) -> Figure:
+    """MAP@10 along training runs, with popularity and more baselines (label -> validation MAP@10) as lines.
+
+    The row against training time is left out where the runs were made on several processors or devices.
+
+    Raises:
+        InputError: when a run has no MAP@10 in its metrics.
+    """
+    runs = [open_run(path) for path in paths]
+    machines = {(run.manifest.get("processor"), run.config.device) for run in runs}
+    return plotting.map_figure(
+        map_frame(paths), {**popularity(paths), **(baselines or {})}, times=len(machines) == 1
+    )
 
 
 def _frames(runs: Sequence[Run], name: str) -> list[pd.DataFrame]:

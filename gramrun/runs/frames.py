@@ -187,7 +187,7 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
 
     Returns:
         One label for each run. Runs that differ only in their seed, or in what is measured and saved, have
-        the same label.
+        the same label. The device and the engine are named only where nothing else tells two methods apart.
     """
     all_settings = [_settings(config) for config in configs]
     values: dict[str, set[str]] = {}
@@ -196,13 +196,17 @@ def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
             values.setdefault(key, set()).add(json.dumps(value))
     differing = [key for key, found in values.items() if len(found) > 1]
 
-    def label(config: RunConfig | BaselineConfig, settings: Mapping[str, Any]) -> str:
+    def label(config: RunConfig | BaselineConfig, settings: Mapping[str, Any], keys: list[str]) -> str:
         method = config.estimator.label if isinstance(config, RunConfig) else config.baseline.label
-        shown = {key.rsplit(".", 1)[-1]: settings[key] for key in differing if key in settings}
+        shown = {key.rsplit(".", 1)[-1]: settings[key] for key in keys if key in settings}
         told = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
         return ", ".join([method, *told])
 
-    return [label(config, settings) for config, settings in zip(configs, all_settings, strict=True)]
+    def named(keys: list[str]) -> list[str]:
+        return [label(config, own, keys) for config, own in zip(configs, all_settings, strict=True)]
+
+    full, short = named(differing), named([key for key in differing if key not in _MACHINE])
+    return short if len(set(short)) == len(set(full)) else full
 
 
 def _settings(config: RunConfig | BaselineConfig) -> dict[str, Any]:
@@ -214,6 +218,8 @@ def _settings(config: RunConfig | BaselineConfig) -> dict[str, Any]:
         if not k.startswith(("data.", "gram_error.", "log.")) and k not in _HIDDEN
     }
 
+
+_MACHINE = ("device", "train.engine")  # where it runs, not what
 
 # Seeds, what is measured and saved, and what a method's own label says or its method ignores.
 _HIDDEN = frozenset(

@@ -36,8 +36,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#5
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Places in the palette by label, without "SOGram", "bfloat16", blanks and commas.
-OWN = {"sampling": 0, "α=0.1": 1, "α=0.01": 2, "α=0.001": 3, "exactGramian": 4, "SAGramβ=1peritem": 5,
-       "SAGramβ=1perpair": 6, "SAGramβ=1/nperpair": 7}  # fmt: skip
+OWN = {"sampling": 0, "α=0.1": 1, "α=0.01": 2, "α=0.005": 15, "α=0.001": 3, "exactGramian": 4, "SAGram": 5,
+       "SAGramβ=1peritem": 5, "SAGramβ=1perpair": 6, "SAGramβ=1/nperpair": 7}  # fmt: skip
 MARKERS_PER_LINE = 6
 SHADE = "0.85"
 BASELINE: dict[str, Any] = {"color": "0.35", "linestyle": (0, (8, 3)), "linewidth": 1.0}

@@ -75,7 +75,9 @@ _TARGET: dict[str, Any] = {"color": "0.35", "linestyle": (0, (1, 1.5)), "linewid
 
 
 @styled
-def map_figure(frame: pd.DataFrame, baselines: Mapping[str, float] | None = None) -> Figure:
+def map_figure(
+    frame: pd.DataFrame, baselines: Mapping[str, float] | None = None, *, times: bool = True
+) -> Figure:
     """MAP@10 against epochs and training time (rows), for the training and validation set (columns).
 
     Steps that a seed of the same method lacks are left out.
@@ -84,13 +86,14 @@ def map_figure(frame: pd.DataFrame, baselines: Mapping[str, float] | None = None
         frame: one row for each evaluation, with the columns ``method`` (label), ``seed``, ``step``,
             ``epoch``, ``train_seconds``, ``split`` ("train" or "validation") and ``map@10``.
         baselines: label -> validation MAP@10, drawn as a horizontal line.
+        times: with the row against training time.
     """
     require(frame, ("method", "seed", "step", "epoch", "train_seconds", "split", "map@10"))
     baselines = baselines or {}
     splits = [split for split in _SPLITS if split in set(frame["split"])]
     seconds, unit = _time_unit(frame["train_seconds"].max())
     frame = frame.assign(time=frame["train_seconds"] / seconds)
-    x_axes = {"epoch": "epochs", "time": f"training time ({unit})"}
+    x_axes = {"epoch": "epochs", **({"time": f"training time ({unit})"} if times else {})}
     figure, axes = empty_panels(len(x_axes), len(splits), share_y="col")
     styles = line_styles(frame["method"])
     baseline_styles = {

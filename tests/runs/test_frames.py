@@ -17,7 +17,7 @@ from gramrun.config import BaselineConfig
 from gramrun.config.loading import dump_config, load_config
 from gramrun.evaluation.baselines.run import run_baseline
 from gramrun.evaluation.trained import evaluate_run
-from gramrun.runs import frames
+from gramrun.runs import figures, frames
 
 
 def test_a_training_run(make_config, corpus, tmp_path):
@@ -142,3 +142,22 @@ def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
             read_table(file, ["step", "error"], ["estimator"])
     file.write_text("step,estimator,error\n1,SOGram,0.5\n")
     assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram"]
+
+
+def test_the_engine_is_named_only_where_nothing_else_tells_methods_apart(make_config):
+    plain, compiled = (f"train.engine={name}" for name in ("plain", "compiled"))
+    same = frames.labels([make_config(plain), make_config(compiled)])
+    assert [label.rpartition(", ")[2] for label in same] == ["engine plain", "engine compiled"]
+    methods = make_config(plain, "estimator.name=sampling"), make_config(compiled, "estimator.name=exact")
+    assert frames.labels(methods) == [config.estimator.label for config in methods]
+
+
+def test_times_of_several_kinds_of_machines_are_not_drawn(make_config, corpus, tmp_path):
+    """They are the second row of panels."""
+    made = [train(tmp_path / str(seed), make_config(f"train.seed={seed}"), corpus)[0] for seed in (0, 1)]
+    paths = [run.path for run in made]
+    assert len(figures.map_of(paths).axes) == 4
+    made[1].update_manifest(processor="another")
+    figure = figures.map_of(paths, {"exact ALS": 0.5})
+    assert [panel.get_xlabel() for panel in figure.axes] == ["epochs", "epochs"]
+    assert "exact ALS" in [text.get_text() for text in figure.legends[0].get_texts()]

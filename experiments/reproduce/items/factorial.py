@@ -111,9 +111,9 @@ def section(plan: Plan) -> Section:
             for row in _rows(plan, dataset, frame, optimizer, batch, optimum)
         ]
         caption = (
-            f"{dataset}: validation MAP@10 and its lift over sampling, {seeds}; by left items: a paired "
-            f"bootstrap over them; at a constant η: the mean over the last {rankings.SETTLED:.0%} of the "
-            f"steps before η falls{ERRORS if logged else ''}. "
+            f"{plan.named(dataset)}: validation MAP@10 and its lift over sampling, {seeds}; by left items: "
+            f"a paired bootstrap over them; at a constant η: the mean over the last {rankings.SETTLED:.0%} "
+            f"of the steps before η falls{ERRORS if logged else ''}. "
             f"Popularity {frame['popularity'].iloc[0]:.4f}; {_gate(optimum)}"
         )
         table = pd.DataFrame(rows)

@@ -89,20 +89,19 @@ def section(plan: Plan) -> Section:
 
 def _draw(plan: Plan, dataset: str, products: pd.DataFrame, curves: pd.DataFrame) -> list[Figure]:
     shown = products[products["gravity"].isin(plan.options["shown"])]
-    seeds = len(plan.seeds)
     return [
         write_figure(
             plan.folder,
             plotting.inner_products_figure(shown),
             f"inner-products-{dataset}",
             f"{dataset}: inner products of {plan.options['pairs']:,} observed (training) and as many random "
-            f"pairs while a model is trained with {SAMPLING}; quantiles, means over {seeds} seeds.",
+            f"pairs while a model is trained with {SAMPLING}; quantiles, means over {plan.seed_count}.",
         ),
         write_figure(
             plan.folder,
             plotting.gravity_figure(curves),
             f"gravity-{dataset}",
-            f"{dataset}: validation MAP@10 of the same model for each λ, {seeds} seeds; "
+            f"{dataset}: validation MAP@10 of the same model for each λ, {plan.seed_count}; "
             "the right panel's axes are logarithmic.",
         ),
     ]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from experiments.report.keys import SAMPLING
-from experiments.report.sections import Section, Seeds, Table, draw_runs
+from experiments.report.sections import Section, Seeds, Table, write_figure
 from experiments.reproduce import rankings
 from experiments.reproduce.jobs import Task
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
-from gramrun.runs import open_run
+from gramrun.runs import figures, open_run
 
 
 def methods_of(plan: Plan) -> tuple[Method, ...]:
@@ -49,17 +50,19 @@ def section(plan: Plan) -> Section:
         frame = rankings.measure(plan, dataset, methods)
         paths = rankings.paths(plan, dataset, methods)
         runs += paths
+        name, optimum = plan.named(dataset), rankings.optimum(plan, dataset)
         caption = (
-            f"MAP@10 against epochs and training time {rankings.SIDE_BY_SIDE}; "
-            f"{open_run(paths[0]).config.train.optimizer}, {plan.seed_count}."
+            f"{name}: MAP@10 against epochs and, where one kind of machine made the runs, training time "
+            f"{rankings.SIDE_BY_SIDE}; {open_run(paths[0]).config.train.optimizer}, {plan.seed_count}."
         )
-        drawn.append(draw_runs(plan.folder, "map", paths, plan.named(dataset), caption))
-        measured |= rankings.measured(plan.named(dataset), frame, optimum=rankings.optimum(plan, dataset))
+        ceiling = {rankings.EXACT_ALS: float(np.mean(optimum))} if optimum else {}
+        drawn.append(write_figure(plan.folder, figures.map_of(paths, ceiling), f"map-{name}", caption))
+        measured |= rankings.measured(name, frame, optimum=optimum)
         caption = (
-            f"{dataset}: speed-up over sampling until the validation MAP@10 at which sampling ends is "
+            f"{name}: speed-up over sampling until the validation MAP@10 at which sampling ends is "
             "reached for good: the least and the greatest of the seeds."
         )
-        tables.append(Table(f"speed-ups-{plan.named(dataset)}", caption, pd.DataFrame(_speeds(frame))))
+        tables.append(Table(f"speed-ups-{name}", caption, pd.DataFrame(_speeds(frame))))
     return Section(
         plan.item,
         "MAP@10 along training",
