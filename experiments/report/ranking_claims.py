@@ -12,6 +12,7 @@ from experiments.report.keys import SAMPLING, Ranking
 
 MAP = (
     "enwik8", "enwik8-split1", "enwik8-split2", "enwik8-dense-adam", "enwik8-adagrad",
+    "enwik8-sgd-to-its-plateau",
     "miwiki", "miwiki-adagrad", "miwiki-split1-adagrad", "miwiki-split2-adagrad",
     "enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2", "enwik8-titles-half-as-long",
     "enwik8-titles-sparse-adam", "enwik8-titles-adam",

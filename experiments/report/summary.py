@@ -17,6 +17,7 @@ PARTS = {  # what the parts of a profile are called
     "enwik8-trained": "enwik8, fast training",
     "enwik8-dense-adam": "enwik8, dense Adam",
     "enwik8-adagrad": "enwik8, Adagrad",
+    "enwik8-sgd-to-its-plateau": "enwik8, SGD",
     "miwiki-adagrad": "miwiki, Adagrad",
     "miwiki-split1-adagrad": "miwiki, second split, Adagrad",
     "miwiki-split2-adagrad": "miwiki, third split, Adagrad",

@@ -27,20 +27,22 @@ from matplotlib.figure import Figure
 from experiments.report.keys import EXACT, SAMPLING
 from experiments.report.sections import geometric, write_figure
 from gramrun.base.files import write_text
-from gramrun.runs.panels import FONT_SIZE, empty_panels, line_styles, put_legend
+from gramrun.runs.panels import empty_panels, line_styles, put_legend, styled
 
 SOGRAM, SAGRAM = "SOGram α=0.1", "SAGram per item"
 _STYLES = line_styles((EXACT, SOGRAM, "SAGram β=1, per item"))  # those of all figures
 STYLES = dict(zip((EXACT, SOGRAM, SAGRAM), _STYLES.values(), strict=True))
-COLUMNS = 4  # of panels
+COLUMNS = 3  # of panels
 LIMITS = (-30, 32)  # per cent, of the y axis
 
 LIFTS = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, by what a training is called
+SGD = "enwik8, SGD, 1,920 epochs"
 FACTORIAL = {  # training: tables of results/reference/factorial, their optimizer and k
     "enwik8, Adagrad": (["enwik8-adagrad"], "Adagrad", 64),
     "enwik8, sparse Adam, η/5": (["enwik8-slower"], "sparse Adam at a fifth of η", 64),
     "enwik8, sparse Adam": (["enwik8"], "sparse Adam", 64),
     "enwik8, Adam": (["enwik8-dense-adam"], "Adam", 64),
+    SGD: (["enwik8-sgd-to-its-plateau"], "SGD, 1920 epochs", 64),
     "enwik8, titles, Adagrad, 40 epochs": (["enwik8-titles", "enwik8-titles-small-batch"], "Adagrad", 64),
     "enwik8, titles, Adagrad, 20 epochs": (["enwik8-titles-half-as-long"], "Adagrad, 20 epochs", 64),
     "enwik8, titles, sparse Adam, 80 epochs": (
@@ -70,7 +72,8 @@ SHOWN = {  # training -> title of its panel
     "planted, 10,000 items, 10 epochs, k = 64": "planted, 10,000 items\nlinear, γ = 0, k = 64",
     MOVIES: "MovieLens 1M\nlinear, γ = 0, k = 35",
     "enwik8, sparse Adam": "enwik8, sparse Adam\nk = 64",
-    "enwik8, titles, sparse Adam, 80 epochs": "enwik8 with titles\nsparse Adam, k = 64",
+    "enwik8, Adam": "enwik8, dense Adam\nk = 64",
+    SGD: "enwik8, SGD, 1,920 epochs\nk = 64",
     "enwik8, titles, Adam, 80 epochs": "enwik8 with titles\ndense Adam, k = 64",
     "enwik8, titles, Adagrad, 40 epochs": "enwik8 with titles\nAdagrad, k = 64",
     "miwiki, Adagrad": "Māori Wikipedia\nAdagrad, k = 64",
@@ -80,7 +83,7 @@ SHOWN = {  # training -> title of its panel
 
 def measure(reference: Path) -> pd.DataFrame:
     """The rows of ``lifts.csv``."""
-    rows = [*_planted(reference), *_movies(reference), *_factorial(reference)]
+    rows = [*_planted(reference), *_movies(reference), *_factorial(reference), *_sgd(reference)]
     return pd.DataFrame(rows, columns=["training", "k", "B", "estimator", "lift", "low", "high"])
 
 
@@ -122,6 +125,17 @@ def _factorial(reference: Path) -> Iterator[tuple]:
                 yield title + suffix, k, int(row["B"]), row["estimator"], *_parsed(row[column])
 
 
+def _sgd(reference: Path) -> Iterator[tuple]:
+    """The exact Gramian under SGD, whose curves alone there are, at the last epoch that three seeds have."""
+    curves = pd.read_csv(reference / "gpu" / "sgd_curves.csv").pivot(
+        index="epoch", columns=["estimator", "seed"], values="validation_map@10"
+    )
+    last = curves.index[curves[EXACT].count(axis=1) >= 3].max()
+    constant = curves[(curves.index > 640) & (curves.index <= 960)].mean()  # the last third before η falls
+    for suffix, maps in (("", curves.loc[last]), (", constant η", constant)):
+        yield SGD + suffix, 64, 1024, EXACT, *_lift((maps[EXACT] / maps[SAMPLING]).dropna())
+
+
 def _lift(ratios: pd.Series) -> tuple[float, float, float]:
     mean, low, high = geometric(tuple(ratios))
     return mean - 1, low - 1, high - 1
@@ -133,6 +147,7 @@ def _parsed(text: str) -> tuple[float, float, float]:
     return tuple(numbers) if len(numbers) == 3 else (numbers[0], np.nan, np.nan)
 
 
+@styled
 def draw(frame: pd.DataFrame) -> Figure:
     """A panel for each training of `SHOWN`: the lift in per cent against B/k, with its 95 % interval."""
     figure, grid = empty_panels(len(SHOWN) // COLUMNS, COLUMNS, share_y="all", share_x="none")
@@ -149,10 +164,10 @@ def draw(frame: pd.DataFrame) -> Figure:
         panel.set_ylim(*LIMITS)
         panel.set_xticks([1 / 16, 1 / 4, 1, 4, 16], ["1/16", "1/4", "1", "4", "16"])
         panel.minorticks_off()
-        panel.set_title(title, fontsize=FONT_SIZE)
-        panel.set_xlabel("B / k", fontsize=FONT_SIZE)
+        panel.set_title(title)
+        panel.set_xlabel("B / k")
     for row in grid:
-        row[0].set_ylabel("lift over sampling, %", fontsize=FONT_SIZE)
+        row[0].set_ylabel("lift over sampling, %")
     put_legend(figure, STYLES, pd.Series([1]), COLUMNS)
     return figure
 
