@@ -80,7 +80,7 @@ def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) 
     runs = [open_run(path) for path in paths]
     machines = {(run.manifest.get("processor"), run.config.device) for run in runs}
     return plotting.map_figure(
-        map_frame(paths), {**popularity(paths), **(baselines or {})}, times=len(machines) == 1
+        map_frame(runs), {**popularity(paths), **(baselines or {})}, times=len(machines) == 1
     )
 
 
@@ -93,14 +93,14 @@ def _frames(runs: Sequence[Run], name: str) -> list[pd.DataFrame]:
     return parts
 
 
-def map_frame(paths: Sequence[Path]) -> pd.DataFrame:
+def map_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """The MAP@10 of training runs: a row for each run, evaluation and split.
 
     Raises:
         InputError: when a run has no MAP@10 in its metrics.
     """
     curves = []
-    for rows in _frames([open_run(path) for path in paths], "metrics"):
+    for rows in _frames(runs, "metrics"):
         present = {split: column for split, column in _MAP_COLUMNS.items() if column in rows}
         if not present:
             raise InputError(f"{rows['run'].iloc[0]}: no MAP@10 in its metrics yet; {_REMEDIES['metrics']}")
@@ -114,16 +114,14 @@ def gravity_frame(paths: Sequence[Path]) -> pd.DataFrame:
     Raises:
         InputError: when a run has no validation MAP@10 in its metrics.
     """
-    configs = [open_run(path).config for path in paths]
+    runs = [open_run(path) for path in paths]
     curves = []
-    for path, config, method in zip(
-        paths, configs, labels([_without_gravity(c) for c in configs]), strict=True
-    ):
-        curve = map_frame([path])
+    for run, method in zip(runs, labels([_without_gravity(run.config) for run in runs]), strict=True):
+        curve = map_frame([run])
         curve = curve[curve["split"] == "validation"]
         if curve.empty:
-            raise InputError(f"{path}: no validation MAP@10; its evaluation.splits leave validation out")
-        curves.append(curve.assign(method=method, gravity=config.train.gravity))
+            raise InputError(f"{run.path}: no validation MAP@10; its evaluation.splits leave validation out")
+        curves.append(curve.assign(method=method, gravity=run.config.train.gravity))
     return pd.concat(curves, ignore_index=True)
 
 

@@ -367,12 +367,10 @@ def french_rows() -> list[str]:
     return rows
 
 
+SGD_KIND = f"{BF16}-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920"
 SGD_RUNS = {
-    name: f"enwik8/paper-{run}"
-    for name, run in {
-        SAMPLING: "sampling-products-bfloat16-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920",
-        SOGRAM: "sogram-products-bfloat16-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920-a-5ceaa368",
-    }.items()
+    SAMPLING: f"enwik8/paper-sampling{SGD_KIND}",
+    SOGRAM: f"enwik8/paper-sogram{SGD_KIND}-a-5ceaa368",
 }
 
 
@@ -510,6 +508,11 @@ UNDER_ADAGRAD = {  # trained towers: splits or draws, and the runs of SOGram (α
     TITLES: (f"sogram{BF16}-alpha-0.1", f"sagram{BF16}-cache-item", f"sampling{BF16}"),
     DRAWS: (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item", f"sampling{WIDER}"),
 }
+ADAGRAD_TABLES = {
+    **{corpus: f"{corpus}-adagrad" for corpus in WIKIS},
+    **{corpus: corpus for corpus in TITLES},
+    **{corpus: f"{corpus}-wider-inputs-adagrad" for corpus in DRAWS},
+}
 HUNDREDTH = f"sogram{SUMS}-al-52d03c8d"  # α = 0.01 on WIKIS
 NEAREST = {  # at the paper's batch, where towers are trained: runs of the nearest Gramian, and of sampling
     "enwik8": [(f"{corpus}/paper-exact", f"{corpus}/paper-sampling") for corpus in SPLITS],
@@ -549,13 +552,9 @@ def over(corpora: tuple[str, ...], method: str, base: str) -> list[float]:
 
 def under_adagrad() -> list[str]:
     """Lifts of SOGram and of SAGram per item over the splits of the Māori Wikipedia, and over all that are trained."""
-    tables = {
-        **{corpus: f"{corpus}-adagrad" for corpus in WIKIS},
-        **{corpus: corpus for corpus in TITLES},
-        **{corpus: f"{corpus}-wider-inputs-adagrad" for corpus in DRAWS},
-    }
     trained = {
-        x: "yes" in table(name).xs("1024", level="B")["trained"].to_numpy() for x, name in tables.items()
+        corpus: "yes" in table(name).xs("1024", level="B")["trained"].to_numpy()
+        for corpus, name in ADAGRAD_TABLES.items()
     }
     assert sum(trained.values()) == 7
     found = []
@@ -617,7 +616,7 @@ def at_a_constant_rate() -> list[str]:
     Of SOGram on the Māori Wikipedia (α = 0.1 and 0.01), at Simple's size and on the titles, and of the exact
     Gramian on enwik8.
     """
-    wide, wikis = [f"{name}-wider-inputs-adagrad" for name in DRAWS], [f"{name}-adagrad" for name in WIKIS]
+    wide, wikis = ([ADAGRAD_TABLES[corpus] for corpus in corpora] for corpora in (DRAWS, WIKIS))
     return [
         lift(
             1 + float(cell.partition("%")[0]) / 100

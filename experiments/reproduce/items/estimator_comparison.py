@@ -31,7 +31,7 @@ def section(plan: Plan) -> Section:
     for dataset in plan.datasets:
         frame = rankings.measure(plan, dataset, METHODS)
         tables.append(rankings.table(plan, dataset, METHODS, frame))
-        caption = f"linear towers, MAP@10 against epochs and time {rankings.SIDE_BY_SIDE}."
+        caption = f"linear towers, MAP@10 along training {rankings.SIDE_BY_SIDE}."
         paths = rankings.paths(plan, dataset, linear)
         drawn.append(draw_runs(plan.folder, "map", paths, dataset, caption))
     return Section(
