@@ -41,8 +41,8 @@ RULE = (
     "† made or expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors "
     "along the training of trained towers; along the others towers learn slowly. Ranking: where no optimizer "
     "is named, it is sparse Adam on enwik8 and its splits, miwiki, fr-scale, MovieLens and the paper's "
-    "French and English Wikipedia, and Adagrad on the others. Claims (a) and (b) of a row are counted "
-    "apart, though they share numbers; where their numbers differ, (b)'s follows ·."
+    "French and English Wikipedia, and Adagrad on the others. Claims (a) and (b) of a row share numbers: a "
+    "comparison in which they come out alike is counted once; where their numbers differ, (b)'s follows ·."
 )
 DETAILS = (
     "Each claim is compared seed by seed; the interval is Student's t (Welch's between two corpora; where a "
@@ -115,8 +115,9 @@ def by_claim(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def tally(verdicts: Sequence[Verdict]) -> dict[Outcome, int]:
-    """How many verdicts there are of each outcome."""
-    counted = Counter(verdict.outcome for verdict in verdicts)
+    """How many comparisons have each outcome; claims on the same numbers that come out alike count once."""
+    distinct = {(v.claim.family, v.dataset, v.case, v.outcome) for v in verdicts}
+    counted = Counter(outcome for *_, outcome in distinct)
     return {outcome: counted[outcome] for outcome in Outcome}
 
 
@@ -129,8 +130,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     both = sum(Outcome.FAIL in outcomes and bool(met & outcomes) for outcomes in tested)
     fail = sum(Outcome.FAIL in outcomes for outcomes in tested) - both
     return (
-        f"{len(tested)} of {len(found)} claims were tested, in {sum(v.tested for v in verdicts)} "
-        f"comparisons: "
+        f"{len(tested)} of {len(found)} claims were tested: "
         f"{hold} hold or do better in every comparison, {both} hold in some and fail in others, {fail} fail "
         f"and hold in none, {len(tested) - hold - both - fail} fail in none and are undecided in some."
     )
@@ -174,7 +174,7 @@ def _by_dataset(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
 
 
 def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
-    """The estimates on a corpus: each with its interval and the ceiling, or the range of many."""
+    """The estimates on a corpus with intervals, and the ceiling; of many, the least and the greatest."""
     first = verdicts[0]
     found: dict[str, dict[str, None]] = {}  # claims of one row may share a case
     for verdict in verdicts:
@@ -186,8 +186,9 @@ def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
     elif _is_lift(first.claim):
         text = "; ".join(f"{case}: {own}" for case, own in texts.items())
     else:
-        ends = (shown(first, end(v.estimate for v in verdicts)) for end in (min, max))
-        text = f"{' to '.join(dict.fromkeys(ends))} in {len(found)} cases"
+        ends = (end(verdicts, key=lambda v: v.estimate) for end in (min, max))
+        shown_ends = dict.fromkeys(_with_interval(v, (v.estimate, v.low, v.high)) for v in ends)
+        text = f"{' to '.join(shown_ends)} in {len(found)} cases"
     if first.nearest:
         text += f"; {first.nearest} {_with_interval(first, first.ceiling)}"
     return f"{marked(dataset)}: {text}"

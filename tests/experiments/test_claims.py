@@ -266,7 +266,6 @@ def test_when_the_numbers_turn_the_words_turn():
     names = {claim.id for group in summary.untested(bad) for claim in group.claims}
     assert names | set(by_id) == {claim.id for claim in CLAIMS}
     assert not names & set(by_id)
-    assert sum(summary.tally(bad).values()) == len(bad)
 
 
 def test_a_part_of_a_profile_is_of_its_corpus():
@@ -361,7 +360,9 @@ def test_values_are_compared_once_however_many_claims_they_answer():
     measured = {"toy/a/v": tuple(rises), "toy/b/v": (1.0,) * 5, "toy/a/t": (0.8,) * 5, "toy/b/t": (1.0,) * 5}
     assert lift.family == contrast.family
     again = made(id="again", left="{dataset}/a/v", right="{dataset}/b/v", **ABOVE_1)
-    assert [v.outcome for v in judge([lift, again], measured)] == [PASS, PASS]
+    twice = judge([lift, again], measured)
+    assert [v.outcome for v in twice] == [PASS, PASS]
+    assert summary.tally(twice)[PASS] == 1
     assert [v.outcome for v in judge([lift, contrast], measured)] == [OPEN, OPEN]
 
 
