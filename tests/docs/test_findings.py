@@ -323,28 +323,34 @@ def metrics(folder: str, seed: int = 0) -> list[dict[str, float]]:
     return [json.loads(line) for line in file.decode().splitlines()]
 
 
-EPOCHS = (2, 6, 10, 12, 14, 20)
+def along(runs: dict[str, str], epochs: tuple[int, ...]) -> list[str]:
+    """MAP@10 of the first of some runs along training, and lifts of the others over it."""
+    curves = {}
+    for label, run in runs.items():
+        rows = (
+            {round(row["epoch"]): row["map@10"] for row in metrics(run, x)} for x in range(len(seeds(run)))
+        )
+        curves[label] = pd.DataFrame(rows)[list(epochs)].to_numpy()
+    (title, base), *others = curves.items()
+    cells = [[title, *(pages.number(x, 4) for x in base.mean(axis=0))]]
+    cells += [[label, *(lift(x) for x in (own / base[: len(own)]).T)] for label, own in others]
+    return [f"| {' | '.join(row)} |" for row in cells]
 
 
 def length_rows() -> list[str]:
-    """Sampling's MAP@10 along training at Simple's size, and lifts over it."""
-    rows = []
-    for title, kind in (("inputs of 256", WIDER), ("inputs of 50", BF16)):
-        names = (f"sampling{kind}", f"sogram{kind}-alpha-0.1", f"sagram{kind}-cache-item")
-        runs = [f"simple-scale/paper-{name}" for name in names]
-        base, *others = (
-            np.array([[row["map@10"] for row in metrics(run, seed)] for seed in range(len(seeds(run)))])
-            for run in runs
+    """At Simple's size."""
+    return [
+        row
+        for title, kind in (("inputs of 256", WIDER), ("inputs of 50", BF16))
+        for row in along(
+            {
+                f"{title}: sampling": f"simple-scale/paper-sampling{kind}",
+                "SOGram, α = 0.1": f"simple-scale/paper-sogram{kind}-alpha-0.1",
+                "SAGram per item": f"simple-scale/paper-sagram{kind}-cache-item",
+            },
+            (2, 6, 10, 12, 14, 20),
         )
-        epochs = [round(row["epoch"]) for row in metrics(runs[0])]
-        places = [epochs.index(epoch) for epoch in EPOCHS]
-        rows.append(
-            f"| {title}: sampling | {' | '.join(pages.number(base[:, x].mean(), 4) for x in places)} |"
-        )
-        for label, own in zip(("SOGram, α = 0.1", "SAGram per item"), others, strict=True):
-            lifts = (lift(own[:, x] / base[: len(own), x]) for x in places)
-            rows.append(f"| {label} | {' | '.join(lifts)} |")
-    return rows
+    ]
 
 
 FRENCH = {
@@ -369,24 +375,15 @@ def french_rows() -> list[str]:
 
 SGD_KIND = f"{BF16}-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920"
 SGD_RUNS = {
-    SAMPLING: f"enwik8/paper-sampling{SGD_KIND}",
-    SOGRAM: f"enwik8/paper-sogram{SGD_KIND}-a-5ceaa368",
+    "sampling": f"enwik8/paper-sampling{SGD_KIND}",
+    "SOGram, α = 0.1": f"enwik8/paper-sogram{SGD_KIND}-a-5ceaa368",
+    "α = 0.01": f"enwik8/paper-sogram{SGD_KIND}-a-91093db6",
+    "α = 0.001": f"enwik8/paper-sogram{SGD_KIND}-a-9fea6bd5",
 }
 
 
-def sgd_maps(estimator: str) -> pd.DataFrame:
-    """MAP@10 after 240, 480 and 960 of 1,920 epochs of SGD, by seed."""
-    rows = [
-        {round(row["epoch"]): row["map@10"] for row in metrics(SGD_RUNS[estimator], seed)}
-        for seed in range(len(seeds(SGD_RUNS[estimator])))
-    ]
-    return pd.DataFrame(rows)[[240, 480, 960]]
-
-
-def along_sgd() -> list[str]:
-    """SOGram's lift there."""
-    ratios = sgd_maps(SOGRAM) / sgd_maps(SAMPLING)
-    return [lift(ratios[epoch]) for epoch in ratios]
+def sgd_rows() -> list[str]:
+    return along(SGD_RUNS, (60, 240, 480, 960, 1440, 1920))
 
 
 # The verdicts on the main claim
@@ -430,7 +427,7 @@ def verdict_rows() -> list[str]:
 
 
 ROWS = [
-    *optimizer_rows(), *long_rows(), *table_2(), *movies_rows(), *french_rows(), *length_rows(),
+    *optimizer_rows(), *long_rows(), *table_2(), *movies_rows(), *french_rows(), *length_rows(), *sgd_rows(),
     *verdict_rows(),
 ]  # fmt: skip
 
@@ -730,10 +727,9 @@ def derived() -> list[str]:
         *(f"{x - 1:+.1%}" for frame in ratios for x in frame.to_numpy().flat),
         lift(ratios[0].loc[SOGRAM]),
         *french["lift by left items"].dropna(),
-        *along_sgd(),
         sgd_lift(SOGRAM, 1890),
         percent(sgd_exact(", constant η")),
-        *(sgd_lift("SOGram α=0.01", epoch) for epoch in (60, 120, 180, 270)),
+        lift(seeds(SGD_RUNS["α = 0.01"]) / seeds(SGD_RUNS["SOGram, α = 0.1"])),
     ]
 
 
@@ -816,7 +812,6 @@ def test_every_map_of_four_digits_is_published():
     known |= {pages.number(x, 4) for x in (*single(), *map(optimum, ("enwik8", "simple-scale", "fr-scale")))}
     known |= set(re.findall(four, " ".join(ROWS)))
     known |= {pages.number(x, 4) for x in seeds("enwik8/paper-exact-momentum-0")}
-    known |= {pages.number(x, 4) for x in sgd_maps(SAMPLING).mean()}
     known |= {claim.paper.removeprefix("0") for claim in CLAIMS if claim.id.startswith("table-2-")}
     for text in (REPLICATION, SECTION.split("### Planted topics")[0]):
         assert set(re.findall(four, text)) <= known
@@ -1078,7 +1073,7 @@ def test_lifts_at_a_constant_rate():
 def test_how_far_rounding_moves_a_lift():
     """Of SOGram under SGD, between a CPU and a GPU, whose last common epoch is 1,890 of 1,920."""
     gpu = SGD.loc[1890, SOGRAM] / SGD.loc[1890, SAMPLING]
-    moved = 100 * np.abs(gpu - seeds(SGD_RUNS[SOGRAM]) / seeds(SGD_RUNS[SAMPLING]))
+    moved = 100 * np.abs(gpu - seeds(SGD_RUNS["SOGram, α = 0.1"]) / seeds(SGD_RUNS["sampling"]))
     assert f"rounding alone moves a seed's lift by {moved.min():.0f} to {moved.max():.0f} points" in WORDS
 
 

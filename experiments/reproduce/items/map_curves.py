@@ -31,7 +31,6 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     return tuple(
         replace(m, settings=(*m.settings, *plan.settings_of(name)), seeds=plan.seeds_of(name))
         for name, m in named
-        if plan.seeds_of(name)
     )
 
 
