@@ -1,7 +1,6 @@
 """Claims ask for numbers by name: what the items write of each profile's plan must have every name."""
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +33,7 @@ MANIFESTS = {  # the sizes that `gramrun prepare` counts, and what its sides are
 def of_rankings(plan, dataset):
     curve = np.array([[1.0, 10, 0.1], [2.0, 20, 0.2]])
     row = {"validation": 0.1, "train": 0.2, "popularity": 0.05, "steps": 20, "seconds": 2.0, "curve": curve}
-    # An estimator that a plan leaves for later has no seeds, but a name.
-    options = {key: value for key, value in plan.options.items() if key != "estimator_seeds"}
-    methods = rankings.present(dataset, map_curves.methods_of(replace(plan, options=options)))
+    methods = rankings.present(dataset, map_curves.methods_of(plan))
     frame = pd.DataFrame([{"label": m.label, "seed": seed, **row} for m in methods for seed in SEEDS])
     return rankings.measured(plan.named(dataset), frame)
 
