@@ -42,7 +42,11 @@ FACTORIAL = {  # training: tables of results/reference/factorial, their optimize
     "enwik8, sparse Adam, η/5": (["enwik8-slower"], "sparse Adam at a fifth of η", 64),
     "enwik8, sparse Adam": (["enwik8"], "sparse Adam", 64),
     "enwik8, Adam": (["enwik8-dense-adam"], "Adam", 64),
-    SGD: (["enwik8-sgd-to-its-plateau"], "SGD, 1920 epochs", 64),
+    SGD: (
+        ["enwik8-sgd-to-its-plateau", "enwik8-sgd-to-its-plateau-small-batch"],
+        "SGD, 1920 epochs",
+        64,
+    ),
     "enwik8, titles, Adagrad, 40 epochs": (["enwik8-titles", "enwik8-titles-small-batch"], "Adagrad", 64),
     "enwik8, titles, Adagrad, 20 epochs": (["enwik8-titles-half-as-long"], "Adagrad, 20 epochs", 64),
     "enwik8, titles, sparse Adam, 80 epochs": (
