@@ -134,16 +134,14 @@ def _read_file(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
             text = opened.read(LARGEST_TEXT + 1)  # bounded, as it may be a device or a dump
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as UTF-8 text: {error}") from None
-    node, values = _parse_yaml(text, str(file))
+    lines, values = _parse_yaml(text, str(file))
     if not isinstance(values, dict):
         raise ConfigError(f"{file}: must hold sections such as 'data:' and 'train:', and holds none")
-    lines: dict[KeyPath, int] = {}
-    _collect_lines(node, (), lines, file)
     return values, {path: f"{file} line {line}" for path, line in lines.items()}
 
 
-def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
-    """The nodes and the values of one YAML document of bounded size.
+def _parse_yaml(text: str, place: str) -> tuple[dict[KeyPath, int], Any]:
+    """The lines of the keys and the values of one YAML document of bounded size.
 
     Aliases stand for whole anchors, so a short text can unfold to billions of values ("billion laughs") or
     contain itself.
@@ -151,8 +149,8 @@ def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
     try:
         if len(text) > LARGEST_TEXT:
             raise ValueError(f"it is longer than {LARGEST_TEXT:,} characters")
-        node, values = _parse_once(text)
-        return node, copy.deepcopy(values)
+        lines, values = _parse_once(text)
+        return lines, copy.deepcopy(values)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark and "\n" in text else ""
         raise ConfigError(f"{place}{line}: not valid YAML: {error.problem}") from None
@@ -166,12 +164,16 @@ def _parse_yaml(text: str, place: str) -> tuple[yaml.Node | None, Any]:
 
 
 @lru_cache(maxsize=4096)  # a report reads each run's config several times, and parsing is most of its time
-def _parse_once(text: str) -> tuple[yaml.Node | None, Any]:
-    # Not the loader in C: it crashes on deep nesting.
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    if node is not None and _count_values(node, {}) > LARGEST_VALUES:
+def _parse_once(text: str) -> tuple[dict[KeyPath, int], Any]:
+    loader = yaml.SafeLoader(text)  # not that in C: it crashes on deep nesting
+    node = loader.get_single_node()
+    lines: dict[KeyPath, int] = {}
+    if node is None:
+        return lines, None
+    if _count_values(node, {}) > LARGEST_VALUES:
         raise ValueError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
-    return node, yaml.safe_load(text)
+    _collect_lines(node, (), lines)  # before the values, of which merged keys (<<) are written into the node
+    return lines, loader.construct_document(node)
 
 
 def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
@@ -185,22 +187,20 @@ def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
     return counts[id(node)]
 
 
-def _collect_lines(node: yaml.Node | None, path: KeyPath, lines: dict[KeyPath, int], file: Path) -> None:
+def _collect_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) -> None:
     """Note the line of every key and list entry; refuse keys that are given twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             child, line = (*path, str(key.value)), key.start_mark.line + 1
             if child in lines:
-                raise ConfigError(
-                    f"{file} line {line}: {'.'.join(child)} is given twice (first on line {lines[child]}); "
-                    "keep one"
-                )
+                problem = f"{'.'.join(child)} is given twice (first on line {lines[child]}); keep one"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             lines[child] = line
-            _collect_lines(value, child, lines, file)
+            _collect_lines(value, child, lines)
     elif isinstance(node, yaml.SequenceNode):
         for position, value in enumerate(node.value):
             lines[(*path, str(position))] = value.start_mark.line + 1
-            _collect_lines(value, (*path, str(position)), lines, file)
+            _collect_lines(value, (*path, str(position)), lines)
 
 
 def _apply_override(values: dict[str, Any], places: dict[KeyPath, str], override: str) -> None:

@@ -87,6 +87,7 @@ BAD_OVERRIDES = {
     "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
     "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
     "train.seed=[": "--set train.seed=[: not valid YAML",
+    "train={seed: 1, seed: 2}": "train={seed: 1, seed: 2}: not valid YAML: seed is given twice",
 }
 
 
@@ -108,7 +109,10 @@ BAD_FILES = {
         "line 7: train.epochs: input should be a valid number",
     ),
     "missing section": ("data: {path: x}\ntrain: {epochs: 1}\n", "estimator is missing"),
-    "twice": (TEXT + "  epochs: 3\n", "line 8: train.epochs is given twice (first on line 7)"),
+    "twice": (
+        TEXT + "  epochs: 3\n",
+        "line 8: not valid YAML: train.epochs is given twice (first on line 7)",
+    ),
     "not YAML": (TEXT + "  [", "not valid YAML"),
     "empty": ("", "must hold sections"),
     "nested list": (
@@ -128,6 +132,13 @@ def test_bad_files_are_one_line_with_file_and_line(tmp_path, name):
     assert expected in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_beside_a_merged_one_is_not_given_twice(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(TEXT.replace("train:", "train:\n  <<: {epochs: 5, batch_size: 8}"))
+    train = load_config(RunConfig, path).train
+    assert (train.epochs, train.batch_size) == (2, 8)
 
 
 def test_missing_and_binary_files(tmp_path):
