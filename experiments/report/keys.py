@@ -89,9 +89,9 @@ def gravity(corpus: str, method: str, quantity: Gravity, weight: Value) -> str:
     return f"{corpus}/{method}/{quantity} λ={weight}"
 
 
-def decay(corpus: str, alpha: Value, quantity: Decay, learning_rate: Value) -> str:
-    """A quantity of SOGram's error curve under one learning rate."""
-    return f"{corpus}/SOGram α={alpha}/{quantity} η={learning_rate}"
+def decay(corpus: str, alpha: Value, side: str, quantity: Decay, learning_rate: Value) -> str:
+    """A quantity of SOGram's error curve of one side under one learning rate."""
+    return f"{corpus}/SOGram α={alpha}/{side} {quantity} η={learning_rate}"
 
 
 def scale_steps(corpus: str) -> str:

@@ -1,5 +1,6 @@
 """How an error at scale decays and settles (Appendix D), on numbers worked by hand."""
 
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -35,24 +36,24 @@ def test_decay_of_known_curves():
     ]
     measured = error_at_scale.decay("toy", pd.concat(curves))
     late = sum(10 / t for t in range(81, 101)) / 20
-    of = "toy/SOGram α=0.1"
-    assert measured[f"{of}/late error η=0.01"] == pytest.approx((late, late))
-    assert measured[f"{of}/early error η=0.01"] == (1.0, 1.0)
-    assert measured[f"{of}/error decay η=0.002"] == pytest.approx((late, late))
+    of = "toy/SOGram α=0.1/left"
+    assert measured[f"{of} late error η=0.01"] == pytest.approx((late, late))
+    assert measured[f"{of} early error η=0.01"] == (1.0, 1.0)
+    assert measured[f"{of} error decay η=0.002"] == pytest.approx((late, late))
     for rate, c in ((0.01, 10.0), (0.002, 1.0)):  # within a step of where c/t is 2 · late
         crossing = c / (2 * late)
-        assert measured[f"{of}/settling steps η={rate}"] == pytest.approx((crossing, crossing), rel=0.01)
+        assert measured[f"{of} settling steps η={rate}"] == pytest.approx((crossing, crossing), rel=0.01)
 
 
 def test_while_the_zero_start_lasts_nothing_has_settled():
     """(1 − 0.001)^100 = 0.90: the error of a curve at that level is its start."""
     curve = pd.DataFrame({"step": range(1, 101), "error": [0.999**t for t in range(1, 101)], "alpha": 0.001})
     frames = [
-        curve.assign(side="left", seed=0, learning_rate=rate, label="SOGram α=0.001", relative_drift=0.0)
-        for rate in (0.01, 0.002)
+        curve.assign(side=side, seed=0, learning_rate=rate, label="SOGram α=0.001", relative_drift=0.0)
+        for rate, side in product((0.01, 0.002), ("left", "right"))
     ]
     measured = error_at_scale.decay("toy", pd.concat(frames))
-    assert measured["toy/SOGram α=0.001/settling steps η=0.01"] == (float("inf"),)
+    assert measured["toy/SOGram α=0.001/right settling steps η=0.01"] == (float("inf"),)
     plan = Plan("error_at_scale", (), (0,), {"learning_rates": [0.01, 0.002], "alphas": [0.001]}, Path())
     frame = pd.concat(frames).assign(reference_error=0.0)
     assert error_at_scale._rows("toy", plan, measured, frame)[0]["settled at step"] == "not yet"

@@ -52,12 +52,12 @@ def of_gramian_errors(plan, dataset):
 
 
 def of_error_at_scale(plan, dataset):
-    options = itertools.product(plan.options["alphas"], plan.options["learning_rates"], SEEDS, range(1, 11))
-    rows = [
-        {"label": f"SOGram α={a:g}", "alpha": a, "learning_rate": η, "seed": s, "step": t, "error": 1 / t}
-        for a, η, s, t in options
-    ]
-    frame = pd.DataFrame(rows).assign(side="left", relative_drift=0.1)
+    options = itertools.product(
+        plan.options["alphas"], plan.options["learning_rates"], SEEDS, ("left", "right"), range(1, 11)
+    )
+    names = ("alpha", "learning_rate", "seed", "side", "step")
+    frame = pd.DataFrame(options, columns=names).assign(relative_drift=0.1)
+    frame["error"] = 1 / frame["step"]
     return {*error_at_scale.decay(dataset, frame), f"{dataset}/scale trajectory steps"}
 
 

@@ -10,6 +10,7 @@ the table of one of several plans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def section(plan: Plan) -> Section:
         measured |= found | {keys.scale_steps(dataset): (float(frame["step"].max()),)}
         rows += _rows(dataset, plan, found, frame)
     caption = (
-        f"Left Gramian, |B| = {BATCH}; {plan.seeds_shown}. Late: mean over the "
+        f"|B| = {BATCH}; {plan.seeds_shown}. Late: mean over the "
         f"last {LATE:.0%} of the steps. Settled: the step from which on the error stays below "
         f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
         "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
@@ -120,15 +121,14 @@ def errors(paths: Sequence[Path], rate: float) -> pd.DataFrame:
 
 
 def decay(dataset: str, frame: pd.DataFrame) -> dict[str, Seeds]:
-    """How the left Gramian's error decays, by α and learning rate: a value for each seed.
+    """How each side's error decays, by α and learning rate: a value for each seed.
 
     Args:
         dataset: its name.
         frame: what `errors` gives of several learning rates.
     """
     found: dict[str, list[float]] = {}
-    left = frame[frame["side"] == "left"].sort_values("step")
-    for (alpha, _), curves in left.groupby(["alpha", "seed"]):
+    for (alpha, side, _), curves in frame.sort_values("step").groupby(["alpha", "side", "seed"]):
         late_rows = late(curves)
         late_errors = late_rows.groupby("learning_rate")["error"].mean()
         for rate, rows in curves.groupby("learning_rate"):
@@ -145,7 +145,7 @@ def decay(dataset: str, frame: pd.DataFrame) -> dict[str, Seeds]:
                 Decay.DRIFT: rows["relative_drift"].mean(),
             }
             for name, value in values.items():
-                key = keys.decay(dataset, f"{alpha:g}", name, f"{rate:g}")
+                key = keys.decay(dataset, f"{alpha:g}", side, name, f"{rate:g}")
                 found.setdefault(key, []).append(float(value))
     return {name: tuple(values) for name, values in found.items()}
 
@@ -166,31 +166,30 @@ def settled(curve: pd.Series[float], level: float) -> float:
 
 
 def _rows(dataset: str, plan: Plan, found: dict[str, Seeds], frame: pd.DataFrame) -> list[dict[str, str]]:
-    left = frame[frame["side"] == "left"]
+    errors = frame.groupby(["side", "learning_rate"])["reference_error"].mean()
     rows = []
-    for alpha in plan.options["alphas"]:
-        for rate in plan.options["learning_rates"]:
-            values = {name: found[keys.decay(dataset, f"{alpha:g}", name, f"{rate:g}")] for name in Decay}
-            settling = values[Decay.SETTLING]
-            never = sum(map(np.isinf, settling))
-            reference = left.loc[left["learning_rate"] == rate, "reference_error"].mean()
-            rows.append(
-                {
-                    "corpus": dataset,
-                    "α": f"{alpha:g}",
-                    "η": f"{rate:g}",
-                    "error at a tenth": spread(values[Decay.EARLY]),
-                    "late error": spread(values[Decay.LATE]),
-                    "late / at a tenth": spread(values[Decay.RATIO], 2),
-                    "settled at step": spread(settling, 0)
-                    if not never
-                    else f"not yet in {never} of {len(settling)} seeds"
-                    if len(settling) > 1
-                    else "not yet",
-                    "drift a step": ""
-                    if np.isnan(values[Decay.DRIFT]).any()
-                    else spread(values[Decay.DRIFT], 5),
-                    "reference's standard error": f"{reference:.4f}",
-                }
-            )
+    for alpha, side, rate in product(
+        plan.options["alphas"], ("left", "right"), plan.options["learning_rates"]
+    ):
+        values = {name: found[keys.decay(dataset, f"{alpha:g}", side, name, f"{rate:g}")] for name in Decay}
+        settling = values[Decay.SETTLING]
+        never = sum(map(np.isinf, settling))
+        rows.append(
+            {
+                "corpus": dataset,
+                "α": f"{alpha:g}",
+                "side": side,
+                "η": f"{rate:g}",
+                "error at a tenth": spread(values[Decay.EARLY]),
+                "late error": spread(values[Decay.LATE]),
+                "late / at a tenth": spread(values[Decay.RATIO], 2),
+                "settled at step": spread(settling, 0)
+                if not never
+                else f"not yet in {never} of {len(settling)} seeds"
+                if len(settling) > 1
+                else "not yet",
+                "drift a step": "" if np.isnan(values[Decay.DRIFT]).any() else spread(values[Decay.DRIFT], 5),
+                "reference's standard error": f"{errors[side, rate]:.4f}",
+            }
+        )
     return rows
