@@ -208,7 +208,7 @@ def test_the_time_of_a_step_of_adam():
     (sparse,) = {f"{1 / x:.1f}" for x in times("compiled, sparse Adam")}
     static, plain = (times(f"{engine}, Adam") for engine in ("static", "plain"))
     assert (
-        f"it takes {sparse} times as long as under sparse Adam; `static` takes {static[0]:.1f} to {static[1]:.1f} times "
+        f"takes {sparse} times as long as under sparse Adam; `static` takes {static[0]:.1f} to {static[1]:.1f} times "
         f"and `plain` {plain[0]:.0f} to {plain[1]:.0f} times as long as the compiled engine"
     ) in " ".join(pages.read("docs/how-to.md").split())
 
