@@ -144,12 +144,18 @@ class Tower(nn.Module):
             columns: the same features of other items; None for the tower's own.
             without_id: bool, shape (B,). Where the bag of the item's id is 0; None: nowhere.
         """
-        own: list[FeatureColumn] = list(self.columns)  # type: ignore[arg-type]
+        if columns is None:
+            columns = list(self.columns)  # type: ignore[arg-type]
         bags = []
-        for column in own if columns is None else columns:
-            bag = column(items, tables[table_name(column.vocabulary)])
+        for column in columns:
+            table = tables[table_name(column.vocabulary)]
             if without_id is not None and column.is_id:
-                bag = bag.masked_fill(without_id[:, None], 0)
+                kept = (~without_id).nonzero().squeeze(1)
+                # Not looked up, so that sparse Adam does not count the rows of the others as touched.
+                own = column(items[kept], table)
+                bag = own.new_zeros(len(items), own.shape[1]).index_copy(0, kept, own)
+            else:
+                bag = column(items, table)
             bags.append(bag)
         return sum(bags[1:], start=bags[0]) if self.output is None else torch.cat(bags, 1)
 

@@ -77,6 +77,7 @@ OPTIMIZERS = {
     "sgd on sums, l2": ["train.optimizer=sgd", "train.learning_rate=0.002", "train.reduction=sum",
                         "train.l2=0.02", "train.l2_exponent=0", "train.dense_l2=0.01"],
     "sparse-adam, l2": ["train.optimizer=sparse-adam", "train.l2=0.02", "train.l2_exponent=0.5"],
+    "sparse-adam, ids dropped": ["train.optimizer=sparse-adam", "train.id_dropout_right=0.4"],
     "no momentum": ["train.optimizer=sparse-adam", "train.momentum=0"],
     "falling rates": ["train.optimizer=sparse-adam", "train.decay_from=0.25"],
 }  # fmt: skip
