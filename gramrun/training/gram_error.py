@@ -172,10 +172,11 @@ def measure(run: Run, trainer: Trainer, observers: Observers) -> Path:
                 append_rows(trajectory_path, trajectory.COLUMNS, [{**place, **side.row()} for side in sides])
             if not last and is_measured(record.step + 1):
                 measured.prepare()
-            if saving.due(record) or interrupted():
+            stopped = interrupted()
+            if saving.due(record) or stopped:
                 checkpoints.save(run, trainer, observers=observers.state_dict())
             bar.update(record)
-            if interrupted() and not last:
+            if stopped and not last:
                 raise interrupted_run(run, trainer)
         run.drop_checkpoints(0)  # they hold the caches, and nothing reads the model
     return path

@@ -297,8 +297,10 @@ def _measure(
         "train_seconds": trainer.train_seconds,
         "pairs_per_second": steps * run.config.train.batch_size / train_seconds,
         "loss": since.loss / steps,
-        "gravity": trainer.objective.penalty(trainer.left_estimator.moments, trainer.right_estimator.moments),
     }
+    left, right = trainer.left_estimator, trainer.right_estimator
+    measured = left.observes != "nothing"
+    metrics["gravity"] = trainer.objective.penalty(left.moments, right.moments) if measured else None
     started = time.perf_counter()
     settings = run.config.evaluation
     for split, result in evaluate_model(trainer.model, corpus, settings.splits, settings).items():

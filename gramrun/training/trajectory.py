@@ -100,8 +100,11 @@ def sampled_reference(side: EmbeddedSide, items: Tensor) -> Reference:
         side: the side.
         items: int64, shape (N,), N >= 2, drawn with replacement from the population, x ~ w.
     """
-    counts = torch.bincount(items, minlength=side.items)
-    return _weighted(side, counts.double() / len(items), samples=len(items))
+    return _weighted(side, _drawn_weights(side, items), samples=len(items))
+
+
+def _drawn_weights(side: EmbeddedSide, items: Tensor) -> Tensor:
+    return torch.bincount(items, minlength=side.items).double() / len(items)
 
 
 def _weighted(side: EmbeddedSide, weights: Tensor, samples: int | None) -> Reference:
@@ -120,7 +123,7 @@ def _weighted(side: EmbeddedSide, weights: Tensor, samples: int | None) -> Refer
     if samples is None:
         return Reference(gramian, variance, 0.0)
     variance *= samples / (samples - 1)
-    return Reference(gramian, variance, math.sqrt(variance / samples) / norm)
+    return Reference(gramian, variance, math.sqrt(variance / samples) / norm if variance else 0.0)
 
 
 def check_measurable(config: RunConfig, key: str) -> None:
@@ -143,7 +146,7 @@ def check_measurable(config: RunConfig, key: str) -> None:
         )
 
 
-def own_errors(trainer: Trainer, samples: int) -> dict[str, float]:
+def own_errors(trainer: Trainer, samples: int) -> dict[str, float | None]:
     """‖Ĝ − G‖_F / ‖G‖_F of the estimates that train, by side, under the current parameters.
 
     Ĝ is that of the last step, before it moved the parameters, so the exact Gramian has an error too: the
@@ -154,23 +157,25 @@ def own_errors(trainer: Trainer, samples: int) -> dict[str, float]:
         samples: members drawn for the reference; a side with at most as many items has an exact one.
 
     Returns:
-        ``gramian_error_left`` and ``gramian_error_right``.
+        ``gramian_error_left`` and ``gramian_error_right``; None where all embeddings of the side are 0.
     """
-    found = {}
+    found: dict[str, float | None] = {}
     estimators = (trainer.left_estimator, trainer.right_estimator)
     for side, estimator, stream in zip((trainer.left, trainer.right), estimators, _STREAMS, strict=True):
         alone = replace(side, processes=SINGLE_PROCESS)  # the other processes do not measure
-        if side.items <= samples:
-            reference = exact_reference(alone)
-        else:
-            reference = _drawn_reference(alone, trainer, stream, trainer.step, samples)
-        found[f"gramian_error_{side.name}"] = relative_error(estimator.gramian, reference.gramian)
+        weights = side.population.item_weights
+        if side.items > samples:
+            weights = _drawn_weights(alone, _draw(alone, trainer, stream, trainer.step, samples))
+        gramian = weighted_moments(alone.chunks(weights.nonzero().squeeze(1)), weights)
+        found[f"gramian_error_{side.name}"] = (
+            relative_error(estimator.gramian, gramian) if gramian.any() else None
+        )
     return found
 
 
-def _drawn_reference(side: EmbeddedSide, trainer: Trainer, stream: int, step: int, samples: int) -> Reference:
+def _draw(side: EmbeddedSide, trainer: Trainer, stream: int, step: int, samples: int) -> Tensor:
     generator = step_generator(trainer.config.train.seed, stream, step)
-    return sampled_reference(side, side.population.draw(generator, samples)[0])
+    return side.population.draw(generator, samples)[0]
 
 
 class Trajectory:
@@ -223,6 +228,6 @@ class Trajectory:
             return [exact_reference(side) for side in sides]
         samples = config.gram_error.reference_samples
         return [
-            _drawn_reference(side, self.trainer, stream, measured_step, samples)
+            sampled_reference(side, _draw(side, self.trainer, stream, measured_step, samples))
             for side, stream in zip(sides, _STREAMS, strict=True)
         ]

@@ -110,7 +110,7 @@ def test_the_loss_is_the_mean_over_the_stretch(tmp_path, make_config, corpus):
     assert [record["loss"] for record in run.metrics()] == pytest.approx(means, rel=1e-12)
 
 
-@pytest.mark.parametrize("samples", [100, 10**6])
+@pytest.mark.parametrize("samples", [1, 100, 10**6])
 @pytest.mark.parametrize("name", ["sogram", "exact"])
 def test_a_run_logs_the_error_of_its_own_gramians(tmp_path, make_config, corpus, name, samples):
     """The last record by its definition, over a reference of all items or of a sample; training is the same."""
@@ -129,6 +129,15 @@ def test_a_run_logs_the_error_of_its_own_gramians(tmp_path, make_config, corpus,
             reference = exact_reference(side)
             noise = (reference.variance / samples) ** 0.5 / reference.norm
             assert measured != error and measured == pytest.approx(error, abs=5 * noise)
+
+
+def test_what_cannot_be_measured_is_null(tmp_path, make_config, corpus):
+    """The relative error of a Gramian that is 0, from one member, and gravity that nothing estimates."""
+    frozen = "model.table_scale=1e-46", "train.learning_rate=1e-46", "log.gramian_samples=1"
+    run, _ = train(tmp_path / "zero", make_config(*frozen), corpus)
+    assert run.metrics()[-1]["gramian_error_left"] is run.metrics()[-1]["gramian_error_right"] is None
+    run, _ = train(tmp_path / "none", make_config("estimator.name=none", "train.gravity=0"), corpus)
+    assert run.metrics()[-1]["gravity"] is None
 
 
 @pytest.mark.parametrize(
