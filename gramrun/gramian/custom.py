@@ -16,8 +16,12 @@ from gramrun.gramian.population import Population
 from gramrun.gramian.schedule import AlphaSchedule
 
 
-def find_custom(name: str) -> Callable[..., Any]:
+def find_custom(name: str, key: str = "estimator.name") -> Callable[..., Any]:
     """Import ``module:name``, which runs the code of that module.
+
+    Args:
+        name: ``module:name``.
+        key: where it is configured, for messages.
 
     Raises:
         ConfigError: when the module or the name does not exist, or the import fails.
@@ -28,12 +32,12 @@ def find_custom(name: str) -> Callable[..., Any]:
     except Exception as error:  # the code is the user's and may raise anything
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"estimator.name is {name}, but Python finds no module {error.name}; install it, or name its "
-                "folder in PYTHONPATH"
+                f"{key} is {name}, but Python finds no module {error.name}; install it, or name its folder "
+                "in PYTHONPATH"
             ) from None
-        raise _unusable(name, error) from error
+        raise _unusable(name, error, key) from error
     if not callable(found):
-        raise ConfigError(f"estimator.name is {name}, but {module} has no class or function {attribute}")
+        raise ConfigError(f"{key} is {name}, but {module} has no class or function {attribute}")
     return found  # type: ignore[no-any-return]
 
 
@@ -60,5 +64,5 @@ def make_custom(
     return estimator
 
 
-def _unusable(name: str, error: Exception) -> ConfigError:
-    return ConfigError(f"estimator.name is {name}, which cannot be used: {type(error).__name__}: {error}")
+def _unusable(name: str, error: Exception, key: str = "estimator.name") -> ConfigError:
+    return ConfigError(f"{key} is {name}, which cannot be used: {type(error).__name__}: {error}")

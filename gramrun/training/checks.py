@@ -19,6 +19,8 @@ from gramrun.model.svd_start import check_svd_start
 from gramrun.training.memory import cache_bytes
 from gramrun.training.objective import companion_dim
 
+WITHOUT_BATCH = ("exact", "none")  # estimators that draw none
+
 
 def check_run(
     config: RunConfig,
@@ -42,19 +44,23 @@ def check_run(
     check_svd_start(config, corpus)
     _check_device(config, choose_device(config.device), observers)
     _check_processes(config, processes.count)
-    for section in (config.estimator, *observers):
+    for key, section in _sections(config, observers).items():
         if ":" in section.name:
-            find_custom(section.name)
+            find_custom(section.name, f"{key}.name")
     _check_caches(config, [config.estimator, *observers], corpus, processes.count)
 
 
+def _sections(config: RunConfig, observers: Sequence[EstimatorSection]) -> dict[str, EstimatorSection]:
+    """The estimators by their keys."""
+    keys = [f"gram_error.estimators.{i}" for i in range(len(observers))]
+    return {"estimator": config.estimator, **dict(zip(keys, observers, strict=True))}
+
+
 def _check_corpus(config: RunConfig, corpus: SplitCorpus, observers: Sequence[EstimatorSection]) -> None:
-    sizes = {
-        "train.batch_size": config.train.batch_size,
-        "estimator.gramian_batch_size": config.estimator.gramian_batch_size,
-    }
-    for i, section in enumerate(observers):
-        sizes[f"gram_error.estimators.{i}.gramian_batch_size"] = section.gramian_batch_size
+    sizes = {"train.batch_size": config.train.batch_size}
+    for key, section in _sections(config, observers).items():
+        if section.name not in WITHOUT_BATCH:
+            sizes[f"{key}.gramian_batch_size"] = section.gramian_batch_size
     pairs = len(corpus.train)
     for key, size in sizes.items():
         if size > pairs:
@@ -107,7 +113,7 @@ def _check_processes(config: RunConfig, processes: int) -> None:
     if processes == 1:
         return
     sizes = {"train.batch_size": config.train.batch_size}
-    if config.estimator.name not in ("exact", "none"):
+    if config.estimator.name not in WITHOUT_BATCH:
         sizes["estimator.gramian_batch_size"] = config.estimator.gramian_batch_size
     for key, size in sizes.items():
         if size % processes:

@@ -300,8 +300,9 @@ def prior_rank(section: PriorSection, corpus: SplitCorpus) -> int:
     assert section.rank is not None
     largest = min(left_items, right_items) - 1
     if section.rank > largest:
+        remedy = f"set it to {largest} or less" if largest else "set train.prior.name: none"
         raise ConfigError(
             f"train.prior.rank is {section.rank}, but {corpus.place} has {left_items:,} × {right_items:,} "
-            f"items, whose SVD gives at most {largest}; set it to {largest} or less"
+            f"items, whose SVD gives at most {largest}; {remedy}"
         )
     return section.rank

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gramrun.base.errors import InputError
+from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data import batches
@@ -122,7 +122,11 @@ class Trainer:
         return self.step * self.config.train.batch_size / self.pairs
 
     def make_estimator(self, section: EstimatorSection, side: EmbeddedSide) -> GramianEstimator:
-        """Make an estimator of one side's Gramian and start it under the current parameters."""
+        """Make an estimator of one side's Gramian and start it under the current parameters.
+
+        Raises:
+            ConfigError: for a custom estimator that cannot be made, or looks ahead with ``batch: previous``.
+        """
         cache = None
         if section.cache_entry is not None:
             cache = CacheOptions(
@@ -144,6 +148,11 @@ class Trainer:
             project=section.project,
             cache=cache,
         ).to(self.device)
+        if estimator.looks_ahead and section.batch == "previous":
+            raise ConfigError(
+                f"{section.name} looks ahead to the batch of the next step, which is not known yet with "
+                "batch: previous; set batch: drawn"
+            )
         if estimator.needs_start:
             items = torch.arange(side.items, device=self.device)
             estimator.start(statistics(self, side, chunk) for chunk in side.chunks(items))

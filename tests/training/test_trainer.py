@@ -6,6 +6,7 @@ import torch
 
 from gramrun.base.errors import ConfigError
 from gramrun.data.permutation import permuted, round_keys
+from gramrun.gramian.sampling import Sampling
 from gramrun.training.checks import check_run
 from gramrun.training.trainer import Trainer
 
@@ -79,3 +80,12 @@ def test_what_does_not_fit_the_corpus_is_refused(make_config, corpus, setting, w
         check_run(config, corpus, observers=config.gram_error.estimators)
     if setting.startswith("gram_error"):
         check_run(config, corpus)  # `gramrun train` makes no observers
+    if setting.startswith("estimator"):
+        check_run(make_config(setting, "estimator.name=exact"), corpus)  # which draws no batch
+
+
+def test_an_estimator_cannot_look_ahead_to_a_batch_that_is_not_drawn_yet(make_config, corpus, monkeypatch):
+    monkeypatch.setattr(Sampling, "looks_ahead", True)
+    previous = "estimator.name=sampling", "estimator.batch=previous", "estimator.gramian_batch_size=64"
+    with pytest.raises(ConfigError, match="sampling looks ahead .* set batch: drawn"):
+        Trainer(make_config(*previous, "train.batch_size=64"), corpus)
