@@ -63,8 +63,7 @@ def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
     Raises:
         RunError: when a parameter is not finite, or the disk is full.
     """
-    for name, parameter in trainer.model.named_parameters():
-        _check_finite(trainer.step, name, parameter)
+    check_finite(trainer)
     path = run.checkpoint_path(trainer.step)
     remove_orphans_in(path.parent)
     records = save_split(run, trainer)
@@ -97,6 +96,16 @@ def save_split(run: Run, trainer: Resumable) -> Records:
     for name, tensor in tensors.items():
         _check_finite(trainer.step, name, tensor.to_local())  # type: ignore[attr-defined]
     return write_parts(run.checkpoint_path(trainer.step), tensors, trainer.processes)
+
+
+def check_finite(trainer: Resumable) -> None:
+    """Check the parameters that this process holds whole.
+
+    Raises:
+        RunError: when one is not finite.
+    """
+    for name, parameter in trainer.model.named_parameters():
+        _check_finite(trainer.step, name, parameter)
 
 
 def _check_finite(step: int, name: str, values: Tensor) -> None:

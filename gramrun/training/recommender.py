@@ -151,9 +151,8 @@ def fit(
         check_memory(config, corpus, SINGLE_PROCESS)
         trainer = Trainer(config, corpus)
         steps = tqdm(trainer.steps(), config.estimator.label, trainer.total_steps, disable=not progress)
-        loss = 0.0
-        for record in steps:
-            loss = record.loss
+        loss = sum(record.loss for record in steps) / trainer.total_steps
+        checkpoints.check_finite(trainer)  # the last step's update
     return Recommender(config, corpus, trainer.model, given.left_ids, given.right_ids, trainer, loss)
 
 
@@ -404,7 +403,10 @@ class Recommender:
             shards.write_split(self._corpus, temporary / CORPUS, origin={})
             with runs.outcome(run, torch.get_num_threads()) as elapsed:
                 progress = {"step": trainer.step, "epoch": trainer.epoch, "loss": self._loss}
-                seconds = {"seconds": elapsed(), "train_seconds": trainer.train_seconds}
+                seconds = {
+                    "seconds": trainer.train_seconds + elapsed(),
+                    "train_seconds": trainer.train_seconds,
+                }
                 run.append_metrics(progress | seconds)
                 checkpoints.save(run, trainer, losses=[0.0])
         return folder

@@ -185,6 +185,20 @@ def test_saving_is_whole_or_not_at_all(model, tmp_path):
     assert {entry.name for entry in tmp_path.iterdir()} == {"run", "file"}
 
 
+def test_the_record_of_a_saved_run_is_over_all_its_steps(tmp_path):
+    model = gramrun.fit(MATRIX, **SMALL)
+    losses = [record.loss for record in Trainer(model.config, model._corpus).steps()]
+    model.save(tmp_path / "run")
+    record = json.loads((tmp_path / "run/metrics.jsonl").read_text())
+    assert record["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-12)
+    assert record["seconds"] >= record["train_seconds"] > 0
+
+
+def test_a_model_that_its_last_step_ruined_is_not_returned():
+    with pytest.raises(RunError, match="is not finite; lower train.learning_rate"):
+        gramrun.fit(MATRIX, steps=1, learning_rate=1e39, progress=False)
+
+
 def test_a_saved_run_can_move(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     model = gramrun.fit(MATRIX, **SMALL)
