@@ -56,8 +56,3 @@ def cache_tensor(rows: int, width: int, dtype: torch.dtype, folder: Path | None)
     if folder is None or rows * width == 0:
         return torch.zeros(rows, width, dtype=dtype)
     return torch.from_numpy(mapped_array((rows, width), _SAME_SIZE[dtype], folder)).view(dtype)
-
-
-def cache_bytes(rows: int, width: int, dtype: torch.dtype) -> int:
-    """The size of what `cache_tensor` makes."""
-    return rows * width * dtype.itemsize

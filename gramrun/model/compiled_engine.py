@@ -104,8 +104,8 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         model: the towers and tables, on the CPU, float32.
         optimizer: of tables and dense layers.
         mean: whether bags are means instead of sums.
-        threads: the number of PyTorch's threads. With hidden towers and 2 or more, each tower has half of
-            them.
+        threads: the number of PyTorch's threads. A gradient step uses half of them: with hidden towers and 2
+            or more each tower does.
         processes: the processes that train replicas of the model. Each gathers its part of a batch, and
             updates its tables from the gradients of all.
         decays: of the L2 penalty (`gramrun.model.l2.row_decays`), by table; empty: none.

@@ -146,7 +146,7 @@ class Engine(ABC, Generic[Rows]):
 
     @contextlib.contextmanager
     def thread_limit(self) -> Iterator[None]:
-        """Limit PyTorch's threads to those of one tower while `both` uses two."""
+        """Limit PyTorch's threads in a gradient step, where `both` can use two."""
         yield
 
     def capture(self, gradient_step: GradientStep) -> GradientStep:
