@@ -65,7 +65,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         RunError: when the disk is full or the folder cannot be written.
     """
+    if path.resolve() == Path.cwd():
+        raise InputError(f"{path}: is the folder of this command, which cannot be replaced; name another")
     with disk_errors(path):
+        path = path.resolve()  # a link stays: what it points to is replaced
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_orphans(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -41,6 +41,7 @@ def train(
 
     Example: gramrun train --config configs/movielens-100k/sogram.yaml --set estimator.alpha=0.01
     """
+    from gramrun import runs
     from gramrun.base.locks import locked
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
@@ -51,7 +52,7 @@ def train(
     with joined() as processes:
         resolved, path = resolve(config, output, settings or [], resume=resume, force=force)
         check_tensorboard(resolved)
-        corpus = open_corpus(resolved.data.path)
+        corpus = open_corpus(runs.corpus_folder(path, resolved) if resume else resolved.data.path)
         if dry_run:
             if processes.first:
                 _dry_run(resolved, corpus, processes, path, Report(as_json))
@@ -134,6 +135,7 @@ def gram_error(
 
     Example: gramrun gram-error --config configs/movielens-100k/gram-error.yaml
     """
+    from gramrun import runs
     from gramrun.base.locks import locked
     from gramrun.data.shards import open_corpus
     from gramrun.runs import checkpoints
@@ -143,7 +145,7 @@ def gram_error(
 
     resolved, path = resolve(config, output, settings or [], resume=resume, force=force)
     gram_errors.check_config(resolved)
-    corpus = open_corpus(resolved.data.path)
+    corpus = open_corpus(runs.corpus_folder(path, resolved) if resume else resolved.data.path)
     report = Report(as_json)
     with locked(path):
         run, trainer = open_run("gram-error", path, resolved, corpus, resume=resume, force=force)

@@ -112,10 +112,11 @@ def _is_occupied(output: Path, force: bool) -> bool:
         if not (place.is_dir() and os.access(place, os.W_OK)):
             raise InputError(f"{output}: {place} is no folder that can be written; choose another --output")
         return False
-    if not (output / shards.MANIFEST).is_file():
-        raise InputError(
-            f"{output}: exists and is no prepared corpus (no {shards.MANIFEST}); choose another --output"
-        )
+    for part in (shards.MANIFEST, "pairs"):
+        if not (output / part).exists():
+            raise InputError(
+                f"{output}: exists and is no prepared corpus (no {part}); choose another --output"
+            )
     return not force
 
 

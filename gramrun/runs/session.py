@@ -25,7 +25,7 @@ from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.locks import locked
 from gramrun.base.provenance import now, provenance
 from gramrun.base.records import is_number
-from gramrun.config import LogSection, RunConfig, Section
+from gramrun.config import BaselineConfig, LogSection, RunConfig, Section
 from gramrun.config.loading import config_hash, config_hashes, dump_config
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
@@ -57,11 +57,12 @@ def default_path(config_file: Path, seed: int) -> Path:
     return Path("runs") / config_file.resolve().parent.name / f"{config_file.stem}-seed{seed}"
 
 
-def check_free(path: Path, *, force: bool) -> None:
-    """Check that a run may be written to `path`.
+def check_free(path: Path, *, force: bool, corpus: Path | None = None) -> None:
+    """Check that a run on a corpus may be written to `path`.
 
     Raises:
-        InputError: when something is there already, unless `force` is true and it is a run directory.
+        InputError: when something is there already, unless `force` is true and it is a run directory without
+            that corpus.
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
@@ -69,6 +70,8 @@ def check_free(path: Path, *, force: bool) -> None:
         raise InputError(f"{path}: exists already; continue it with --resume or replace it with --force")
     if not (path / MANIFEST).is_file() or not (path / CONFIG).is_file():
         raise InputError(f"{path}: is no run directory, so it is not replaced; choose another path")
+    if corpus is not None and corpus.resolve().is_relative_to(path.resolve()):
+        raise InputError(f"{path}: holds the corpus of this run, so it is not replaced; choose another path")
 
 
 def create(path: Path, kind: Kind, config: RunConfig, data_hash: str, *, force: bool = False) -> Run:
@@ -137,14 +140,19 @@ def _fixed_part(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"train": train, "log": LogSection()})
 
 
+def corpus_folder(path: Path, config: RunConfig | BaselineConfig) -> Path:
+    """The corpus in a run directory, or else that which its configuration names."""
+    own = path / CORPUS
+    return own if own.exists() else config.data.path
+
+
 def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> SplitCorpus:
     """Open the corpus of a run: `moved_to`, that in its directory, or that which its configuration names.
 
     Raises:
         InputError: when it is missing or damaged, or is another corpus.
     """
-    own = run.path / CORPUS
-    folder = moved_to or (own if own.exists() else run.config.data.path)
+    folder = moved_to or corpus_folder(run.path, run.config)
     if moved_to is None and not folder.exists():
         raise InputError(
             f"{folder}: the corpus of {run.path} is not there; name its new place with --data, or "

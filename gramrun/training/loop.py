@@ -102,7 +102,7 @@ def open_run(
     elif resume:
         run = runs.resume(path, kind, config, corpus.content_hash)
     else:
-        runs.check_free(path, force=force)
+        runs.check_free(path, force=force, corpus=config.data.path)
     check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
     if kind == "train":
         if config.log.gramian_samples:

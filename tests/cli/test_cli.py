@@ -25,6 +25,28 @@ def trained(gramrun, corpus_path):
     return arguments
 
 
+def test_force_replaces_a_corpus_and_nothing_else(gramrun, trained, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/manifest.json").write_text("{}")
+    for place, message in (("mine", "is no prepared corpus"), ("run", "is no prepared corpus")):
+        before = sorted((tmp_path / place).rglob("*"))
+        code, _, err = gramrun("prepare", "synthetic", "--output", place, "--force")
+        assert (code, message in err) == (2, True), err
+        assert sorted((tmp_path / place).rglob("*")) == before
+
+
+def test_a_link_stays_where_what_it_points_to_is_replaced(gramrun, tmp_path, monkeypatch):
+    (tmp_path / "disk/corpus").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk/corpus")
+    for options in ((), ("--force",)):
+        code, _, err = gramrun("prepare", "synthetic", "--output", "link", *options)
+        assert code == 0, err
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "disk/corpus/manifest.json").exists()
+    monkeypatch.chdir(tmp_path / "disk/corpus")
+    code, _, err = gramrun("prepare", "synthetic", "--output", ".", "--force")
+    assert (code, "is the folder of this command" in err) == (2, True), err
+
+
 def test_the_commands_in_order(gramrun, tmp_path):
     code, out, _ = gramrun("prepare", "synthetic", "--output", "data/synthetic")
     assert code == 0

@@ -223,7 +223,7 @@ def run_baseline(
         section.name == "exact-als" and not force and _holds(path, manifest)
     ):  # killed after the directory was written
         unfinished.remove(interrupted)
-    runs.check_free(path, force=force)
+    runs.check_free(path, force=force, corpus=config.data.path)
     fitted: Fitted | FittedWeights
     if section.name == "ease":
         fitted = fit_ease(section, corpus, path)
