@@ -17,8 +17,8 @@ from gramrun.base.records import REMEDY, is_number
 from gramrun.config import RunConfig
 from gramrun.gramian import bounds
 from gramrun.runs import plotting
-from gramrun.runs.directory import EVALUATION, Run, open_directory, open_run
-from gramrun.runs.frames import labels, read_frame, stack
+from gramrun.runs.directory import EVALUATION, BaselineRun, Run, open_directory, open_run
+from gramrun.runs.frames import corpora_of, labels, read_frame, stack
 
 _MOST_STEPS = 10**8  # of a trajectory: the bound keeps three numbers for each step
 _MAP_COLUMNS = {"validation": "map@10", "train": "train_map@10"}
@@ -64,24 +64,33 @@ KINDS: Mapping[str, Callable[[Sequence[Path]], Figure]] = MappingProxyType(
         "trade-off": lambda paths: plotting.trade_off_figure(gram_error_frame(paths), "SOGram"),
         "theory": lambda paths: plotting.theory_figure(theory_frame(paths)),
         "inner-products": lambda paths: plotting.inner_products_figure(inner_products_frame(paths)),
-        "gravity": lambda paths: plotting.gravity_figure(gravity_frame(paths), popularity(paths)),
+        "gravity": lambda paths: plotting.gravity_figure(
+            gravity_frame(paths), popularity([open_run(path) for path in paths])
+        ),
     }
 )
 
 
 def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) -> Figure:
-    """MAP@10 along training runs, with popularity and more baselines (label -> validation MAP@10) as lines.
+    """MAP@10 along training runs, with popularity and baselines as lines.
+
+    Args:
+        paths: training runs, and baselines that were evaluated on as many candidates.
+        baselines: more lines: validation MAP@10 by label.
 
     The row against training time is left out where the runs were made on several processors or devices.
 
     Raises:
         InputError: when a run has no MAP@10 in its metrics.
     """
-    runs = [open_run(path) for path in paths]
+    opened = [open_directory(path) for path in paths]
+    runs = [run for run in opened if isinstance(run, Run)] or [open_run(paths[0])]
+    lines = popularity(runs)
+    for run in opened:
+        if isinstance(run, BaselineRun) and len(rows := _validation(run, runs[0].config)):
+            lines[run.config.baseline.label] = float(rows["map@10"].iloc[0])
     machines = {(run.manifest.get("processor"), run.config.device) for run in runs}
-    return plotting.map_figure(
-        map_frame(runs), {**popularity(paths), **(baselines or {})}, times=len(machines) == 1
-    )
+    return plotting.map_figure(map_frame(runs), {**lines, **(baselines or {})}, times=len(machines) == 1)
 
 
 def _frames(runs: Sequence[Run], name: str) -> list[pd.DataFrame]:
@@ -116,7 +125,8 @@ def gravity_frame(paths: Sequence[Path]) -> pd.DataFrame:
     """
     runs = [open_run(path) for path in paths]
     curves = []
-    for run, method in zip(runs, labels([_without_gravity(run.config) for run in runs]), strict=True):
+    methods = labels([_without_gravity(run.config) for run in runs], corpora_of(runs))
+    for run, method in zip(runs, methods, strict=True):
         curve = map_frame([run])
         curve = curve[curve["split"] == "validation"]
         if curve.empty:
@@ -147,17 +157,29 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
     return pd.concat(_frames([open_run(path) for path in paths], "gram_error"), ignore_index=True)
 
 
-def popularity(paths: Sequence[Path]) -> dict[str, float]:
-    """Popularity's validation MAP@10 under its label, from the first run that was evaluated."""
-    for path in paths:
-        rows = read_frame(open_directory(path), "evaluation")
-        rows = rows[rows["split"] == "validation"] if "split" in rows else rows
+def popularity(runs: Sequence[Run]) -> dict[str, float]:
+    """Popularity's validation MAP@10 under its label, from the first run that was evaluated as it trained."""
+    for run in runs:
+        rows = _validation(run, run.config)
         if len(rows):
             value = rows.get("popularity.map@10", pd.Series([None])).iloc[0]
             if not is_number(value):
-                raise InputError(f"{path / EVALUATION}: damaged (no MAP@10 of popularity); evaluate again")
+                raise InputError(
+                    f"{run.path / EVALUATION}: damaged (no MAP@10 of popularity); evaluate again"
+                )
             return {"popularity": float(value)}
     return {}
+
+
+def _validation(run: Run | BaselineRun, config: RunConfig) -> pd.DataFrame:
+    """The validation row of a run's last evaluation, if among as many candidates as those of a curve."""
+    rows = read_frame(run, "evaluation")
+    if "split" not in rows:
+        return rows
+    asked = config.evaluation.candidates
+    alike = (rows["candidates"] == asked) | (rows["full"].astype(bool) & (rows["candidates"] < asked))
+    among = rows["among"] if "among" in rows else pd.Series("all", rows.index)
+    return rows[(rows["split"] == "validation") & alike & (among == "all")]
 
 
 def theory_frame(paths: Sequence[Path]) -> pd.DataFrame:

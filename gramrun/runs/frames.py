@@ -103,9 +103,9 @@ def table(paths: str | Path | Iterable[str | Path], frame: str) -> pd.DataFrame:
         frame: one of `FRAMES`.
 
     Returns:
-        The columns ``run`` (the directory), ``method`` (the estimator and the settings in which these runs
-        differ, except the seed) and ``seed`` (int64), then those of the frame. Runs without such rows have
-        none.
+        The columns ``run`` (the directory), ``method`` (the estimator, and the settings and the corpus where
+        these runs differ in them, but not the seed) and ``seed`` (int64), then those of the frame. Runs
+        without such rows have none.
 
     Raises:
         InputError: when there is no run directory, no such frame, or a file is damaged.
@@ -120,7 +120,7 @@ def table(paths: str | Path | Iterable[str | Path], frame: str) -> pd.DataFrame:
 def stack(opened: Sequence[Run | BaselineRun], name: str) -> list[pd.DataFrame]:
     """One frame of each run, with the columns ``run``, ``method`` and ``seed`` in front if it has rows."""
     parts = []
-    for run, method in zip(opened, labels([run.config for run in opened]), strict=True):
+    for run, method in zip(opened, labels([run.config for run in opened], corpora_of(opened)), strict=True):
         rows = read_frame(run, name)
         if len(rows):
             keys = {"run": str(run.path), "method": method, "seed": run.seed}
@@ -154,7 +154,8 @@ def read_frame(run: Run | BaselineRun, name: str) -> pd.DataFrame:
 def _evaluation_row(result: Mapping[str, Any]) -> dict[str, Any]:
     flat = flatten(result)
     for name in [name for name, value in flat.items() if isinstance(value, list)]:
-        flat[f"{name}.low"], flat[f"{name}.high"] = flat.pop(name)
+        low, high = ("left", "right") if name == "effective_rank" else ("low", "high")
+        flat[f"{name}.{low}"], flat[f"{name}.{high}"] = flat.pop(name)
     return flat
 
 
@@ -182,14 +183,28 @@ def _found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     return found
 
 
-def labels(configs: Sequence[RunConfig | BaselineConfig]) -> list[str]:
+def corpora_of(opened: Sequence[Run | BaselineRun]) -> list[str]:
+    """The corpus of each run: its folder's name, or its hash where that does not tell two apart."""
+    names = [run.config.data.path.name for run in opened]
+    hashes = [str(run.manifest["data_hash"]) for run in opened]
+    one_to_one = len(set(names)) == len(set(hashes)) == len(set(zip(names, hashes, strict=True)))
+    return names if one_to_one else [found[:8] for found in hashes]
+
+
+def labels(configs: Sequence[RunConfig | BaselineConfig], corpora: Sequence[str] = ()) -> list[str]:
     """Name each run by its method and the settings in which the runs differ.
+
+    Args:
+        configs: of the runs.
+        corpora: their corpora, if they may differ.
 
     Returns:
         One label for each run. Runs that differ only in their seed, or in what is measured and saved, have
         the same label. The device and the engine are named only where nothing else tells two methods apart.
     """
     all_settings = [_settings(config) for config in configs]
+    for settings, corpus in zip(all_settings, corpora or [""] * len(configs), strict=True):
+        settings["corpus"] = corpus
     values: dict[str, set[str]] = {}
     for settings in all_settings:
         for key, value in settings.items():

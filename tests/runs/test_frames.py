@@ -152,6 +152,32 @@ def test_the_engine_is_named_only_where_nothing_else_tells_methods_apart(make_co
     assert frames.labels(methods) == [config.estimator.label for config in methods]
 
 
+def test_runs_on_two_corpora_have_two_labels(make_config, corpus, tmp_path):
+    run, _ = train(tmp_path / "one", make_config("data.path=a/toy"), corpus)
+    other, _ = train(tmp_path / "other", make_config("data.path=b/toy", "train.seed=1"), corpus)
+    assert set(frames.table([run.path, other.path], "metrics")["method"]) == {run.config.estimator.label}
+    other.update_manifest(data_hash="another")
+    found = frames.table([run.path, other.path], "metrics")["method"].unique()
+    assert sorted(label.rpartition(", ")[2] for label in found) == sorted(
+        f"corpus {r.manifest['data_hash'][:8]}" for r in (run, other)
+    )
+
+
+def test_lines_of_a_map_figure_are_of_the_candidates_of_its_curves(make_config, corpus, tmp_path):
+    def lines():
+        figure = figures.map_of([run.path, tmp_path / "ease"])
+        return {text.get_text() for text in figure.legends[0].get_texts()} - {run.config.estimator.label}
+
+    run, _ = train(tmp_path / "r", make_config(), corpus)
+    baseline = load_config(BaselineConfig, BASELINE, ["baseline.name=ease", "baseline.l2=10"])
+    run_baseline(tmp_path / "ease", baseline, corpus)
+    assert lines() == {baseline.baseline.label}
+    runs.record_evaluation(run, evaluate_run(run, corpus, "validation", candidates=20))
+    assert lines() == {baseline.baseline.label}
+    runs.record_evaluation(run, evaluate_run(run, corpus, "validation"))
+    assert lines() == {baseline.baseline.label, "popularity"}
+
+
 def test_times_of_several_kinds_of_machines_are_not_drawn(make_config, corpus, tmp_path):
     """They are the second row of panels."""
     made = [train(tmp_path / str(seed), make_config(f"train.seed={seed}"), corpus)[0] for seed in (0, 1)]
