@@ -16,12 +16,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 
 SIDES = ("left", "right")
 ID = "id"  # the feature that each side has, one value an item
 LONGEST_NAME = 200  # of a feature, as a part of the names of files
+_BYTES_PER_ID = 100  # of an identifier as text
 _BAG = "bag"  # the name of a feature that is given as a matrix
 _BAGS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -137,6 +139,13 @@ def _columns(pairs: Any, with_values: bool) -> tuple[list[Any], np.ndarray | Non
         matrix = pairs.tocoo(copy=True)
         if matrix.ndim != 2:
             raise InputError(f"pairs: must be a matrix, not of {matrix.ndim} dimensions")
+        for name, items in zip(("rows", "columns"), matrix.shape, strict=True):
+            check_capacity(
+                _BYTES_PER_ID * items,
+                "memory",
+                what=f"{items:,} {name} of pairs",
+                remedy="number items from 0, or give two arrays of identifiers",
+            )
         if matrix.dtype.kind in "iu":
             matrix = matrix.astype(np.float64)  # sums of small integers would wrap round
         matrix.sum_duplicates()
@@ -316,10 +325,12 @@ def _read_column(
             raise InputError(f"{what}: holds lists, and {odd[0]!r}; make all of them lists")
         present = present.map(list).explode().dropna()
     texts = present.map(lambda value: _category(what, value)).astype(object)
+    repeated = pd.DataFrame({"row": texts.index, "text": texts.to_numpy()}).duplicated()
+    texts = texts[~repeated.to_numpy()]
     keys = pd.Index(sorted(set(texts))) if known is None else known
     codes = keys.get_indexer(pd.Index(texts, dtype=object))
     kept = codes >= 0
-    return present.index.to_numpy()[kept], codes[kept], list(keys)
+    return texts.index.to_numpy()[kept], codes[kept], list(keys)
 
 
 def _category(what: str, value: Any) -> str:

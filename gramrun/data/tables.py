@@ -190,7 +190,7 @@ def distinct_pairs(left: np.ndarray, right: np.ndarray, preferences: Sequence[np
     return order[last_of_equals]
 
 
-def vocabulary(keys: Iterable[object], **columns: Sequence[str]) -> pd.DataFrame:
+def vocabulary(keys: Iterable[object], /, **columns: Sequence[str]) -> pd.DataFrame:
     """Make a vocabulary frame: the column ``key`` as text, then columns for human eyes.
 
     Args:

@@ -117,7 +117,10 @@ def fit(
         ((2, 2), dtype('float32'))
     """
     with _value_errors():
-        if not (isinstance(validation_fraction, float | int | np.number) and 0 <= validation_fraction < 1):
+        seed, validation_fraction = _python(seed), _python(validation_fraction)
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+            raise InputError(f"seed: must be a whole number from 0 to below 2**32, not {seed!r:.60}")
+        if not (isinstance(validation_fraction, float | int) and 0 <= validation_fraction < 1):
             raise InputError(
                 f"validation_fraction: must be from 0 to below 1, not {validation_fraction!r:.60}"
             )
@@ -430,8 +433,13 @@ def _asked(settings: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f"{key}: fit does not read it; it is for `gramrun train`")
         if key in found:
             raise InputError(f"{key} is given twice")
-        found[key] = value
+        found[key] = _python(value)
     return found
+
+
+def _python(value: Any) -> Any:
+    """A number or list of NumPy as Python's."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _key(name: str) -> str:
@@ -453,7 +461,7 @@ def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
     A message says which of the keys that were `asked` for it is about; the user knows of no others.
     """
     try:
-        overrides = [f"{key}={json.dumps(value, default=_plain)}" for key, value in values.items()]
+        overrides = [f"{key}={json.dumps(_python(value), default=_refused)}" for key, value in values.items()]
         return load_config(RunConfig, None, overrides)
     except ConfigError as error:
         message = str(error).removeprefix("--set ")
@@ -461,10 +469,7 @@ def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
         raise ConfigError(message if place.partition("=")[0] in asked or not rest else rest) from None
 
 
-def _plain(value: Any) -> Any:
-    """A number or list of NumPy as Python's."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
+def _refused(value: Any) -> Any:
     raise ConfigError(f"{value!r:.60} is no value of a setting")
 
 
@@ -514,5 +519,6 @@ def _best(
 def _read_ids(corpus: SplitCorpus, side: Side) -> pd.Index:
     """Identifiers of a corpus on disk: whole numbers where they were, else text."""
     frame = corpus.vocabularies[side.item]
-    ids: pd.Index = pd.Index(frame[ID].to_numpy() if ID in frame else frame["key"].to_numpy(dtype=object))
+    numbered = ID in frame and pd.api.types.is_integer_dtype(frame[ID])  # else a display column of that name
+    ids: pd.Index = pd.Index(frame[ID].to_numpy() if numbered else frame["key"].to_numpy(dtype=object))
     return ids

@@ -199,6 +199,49 @@ def test_a_model_that_its_last_step_ruined_is_not_returned():
         gramrun.fit(MATRIX, steps=1, learning_rate=1e39, progress=False)
 
 
+def test_numbers_of_numpy_are_those_of_python(tmp_path):
+    given = {"seed": 3, "validation_fraction": 0.25, "hidden": [8, 4], "learning_rate": 0.125}
+    numpy = {"seed": np.int64(3), "validation_fraction": np.float32(0.25), "hidden": np.array([8, 4])}
+    model = gramrun.fit(MATRIX, **SMALL, **numpy, learning_rate=np.float32(0.125))
+    same(model, gramrun.fit(MATRIX, **SMALL, **given))
+    same(model, gramrun.load(model.save(tmp_path / "run")))
+
+
+def test_a_category_that_is_given_twice_counts_once(model):
+    once, twice = (
+        model.embed_right(pd.DataFrame({"genre": [g], "year": [1]})) for g in (["g1"], ["g1", "g1"])
+    )
+    assert (once == twice).all()
+
+
+def test_a_saved_run_that_moved_goes_on_and_keeps_its_corpus(request, tmp_path):
+    command = request.getfixturevalue("gramrun")  # in tmp_path
+    gramrun.fit(MATRIX, **SMALL).save("first").rename("run")
+    code, _, err = command("train", "--output", "run", "--resume", "--set", "train.epochs=4")
+    assert code == 0, err
+    (tmp_path / "run").rename("first")
+    again = ("train", "--config", "first/config.yaml", "--output", "first", "--force")
+    code, _, err = command(*again)
+    assert (code, "holds the corpus of this run" in err) == (2, True), err
+    assert len(gramrun.load("first").left_ids) == USERS
+
+
+def test_a_column_of_the_raw_data_that_is_called_id_is_no_identifier(request, tmp_path):
+    command = request.getfixturevalue("gramrun")  # in tmp_path
+    (tmp_path / "raw").mkdir()
+    pairs = "".join(f"u{i % 7}\ti{i % 5}\n" for i in range(35))
+    (tmp_path / "raw/own.inter").write_text("user_id:token\titem_id:token\n" + pairs)
+    items = "".join(f"i{i}\tx{i}\tk{i}\n" for i in range(5))
+    (tmp_path / "raw/own.item").write_text("item_id:token\tid:token\tkeys:token\n" + items)
+    code, _, err = command("prepare", "atomic", "--source", "raw", "--output", "data")
+    assert code == 0, err
+    small = ("data.path=data", "train.steps=2", "train.batch_size=8", "estimator.gramian_batch_size=8")
+    chosen = [part for x in small for part in ("--set", x)]
+    code, _, err = command("train", "--config", "movielens-1m/sogram", *chosen, "--output", "run")
+    assert code == 0, err
+    assert gramrun.load("run").right_ids.tolist() == ["i0", "i1", "i2", "i3", "i4"]
+
+
 def test_a_saved_run_can_move(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     model = gramrun.fit(MATRIX, **SMALL)
@@ -307,6 +350,15 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: m.evaluate("test"), "split: must be validation or train"),
         (lambda m: m.evaluate(among="new"), "among: must be all or unseen"),
         (lambda m: m.evaluate(among="unseen"), "unseen"),
+        (
+            lambda m: gramrun.fit(MATRIX, seed=-1, validation_fraction=0.2),
+            "seed: must be a whole number from 0",
+        ),
+        (lambda m: gramrun.fit(MATRIX, seed=None), "seed: must be a whole number from 0"),
+        (
+            lambda m: gramrun.fit(sp.coo_array(([1.0], ([0], [10**12])), shape=(1, 10**13))),
+            "10,000,000,000,000 columns of pairs .* number items from 0",
+        ),
         (lambda m: gramrun.fit(MATRIX, split_by="items"), "split_by: must be one of pairs, "),
         (lambda m: gramrun.fit(MATRIX, gravity={1}), "is no value of a setting"),
         (lambda m: gramrun.fit(MATRIX, estimator=["a"]), "estimator.name"),

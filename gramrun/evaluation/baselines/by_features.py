@@ -96,6 +96,8 @@ def tfidf(corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     from scipy.sparse import csr_array
 
     counts = right_values(corpus)
+    if not counts.shape[1]:
+        raise ConfigError("the baseline tfidf needs features of the right items, and theirs have no values")
     items = corpus.left.items + corpus.right.items
     check_capacity(
         2 * 4 * items * counts.shape[1],  # as vectors, and a copy while they are ranked
