@@ -107,7 +107,7 @@ class Claim:
 
     @property
     def family(self) -> tuple[str, ...]:
-        """The measurements that are compared: claims that share them are read, and corrected, together."""
+        """The measurements that are compared: claims that share them are one row of the report."""
         if self.measure == "ratio between corpora":
             return (self.id,)
         left, right = ((side,) if isinstance(side, str) else side or () for side in (self.left, self.right))

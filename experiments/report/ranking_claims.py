@@ -15,7 +15,7 @@ MAP = (
     "enwik8-sgd-to-its-plateau",
     "miwiki", "miwiki-adagrad", "miwiki-split1-adagrad", "miwiki-split2-adagrad",
     "enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2", "enwik8-titles-half-as-long",
-    "enwik8-titles-sparse-adam", "enwik8-titles-adam",
+    "enwik8-titles-sparse-adam", "enwik8-titles-adam", "enwik8-titles-sgd-to-its-plateau",
     "simple-scale", "simple-scale-wider-inputs", "fr-scale",
     "wikipedia-simple", "wikipedia-fr", "wikipedia-en",
 )  # fmt: skip

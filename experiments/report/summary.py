@@ -22,8 +22,9 @@ PARTS = {  # what the parts of a profile are called
     "miwiki-split1-adagrad": "miwiki, second split, Adagrad",
     "miwiki-split2-adagrad": "miwiki, third split, Adagrad",
     "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",
-    "enwik8-titles-sparse-adam": "enwik8-titles, sparse Adam",
-    "enwik8-titles-adam": "enwik8-titles, dense Adam",
+    "enwik8-titles-sparse-adam": "enwik8-titles, sparse Adam, 80 epochs",
+    "enwik8-titles-adam": "enwik8-titles, dense Adam, 80 epochs",
+    "enwik8-titles-sgd-to-its-plateau": "enwik8-titles, SGD, 320 epochs",
     "simple-scale-wider-inputs": "simple-scale, inputs of 256",
     **{
         f"{name}-split{split}": f"{name}, {place} split"
@@ -52,8 +53,8 @@ DETAILS = (
     "of their interval (one seed: its value), and wherever their mean is below "
     f"{100 * FLOOR:.0f} % of what is required; exact ALS counts where it was solved. "
     "Verdicts, not the intervals shown, are corrected by Holm's method for the number of comparisons of the "
-    "same measurements on a corpus and its splits, where claims on the same values count once; (Holm) marks "
-    "what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."
+    "same measurements, at every α, in one training (corpus, optimizer, length) and on its other splits; "
+    "(Holm) marks what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."
 )
 
 
@@ -115,7 +116,7 @@ def by_claim(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def tally(verdicts: Sequence[Verdict]) -> dict[Outcome, int]:
-    """How many comparisons have each outcome; claims on the same numbers that come out alike count once."""
+    """How many comparisons have each outcome; claims on the same names that come out alike count once."""
     distinct = {(v.claim.family, v.dataset, v.case, v.outcome) for v in verdicts}
     counted = Counter(outcome for *_, outcome in distinct)
     return {outcome: counted[outcome] for outcome in Outcome}

@@ -6,19 +6,19 @@ it is Welch's interval, of ratios by their logarithms. A contrast takes the less
 ends, since both must hold. A seed that never arrives counts as infinite; the interval is then that of the
 median, from the least to the greatest value, which six seeds or more have at 95 %.
 
-Comparisons of the same measurements on a corpus and its other splits are a family (`Claim.family`). Holm's
-method keeps the chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m comparisons are
-those at the level 1 − 5 %/m; with the d that this decides taken away, those of the rest at 1 − 5 %/(m − d),
-and so on. Verdicts on the same values are one comparison: where their interval covers the truth, all are
-right.
+Comparisons of the same measurements (`Claim.family`), at every α, in one training (a data set of the profile)
+and on its other splits are a family. Holm's method keeps the chance of any wrong PASS or FAIL among them at
+5 %: the verdicts of the m comparisons are those at the level 1 − 5 %/m; with the d that this decides taken
+away, those of the rest at 1 − 5 %/(m − d), and so on. Verdicts on the same values are one comparison: where
+their interval covers the truth, all are right. A contrast has a second value, and is one more.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
 FAIL             the whole interval lies outside
 BETTER           the whole interval lies outside a band, on the side on which more is had than was claimed
 NOT DECIDED      the interval reaches across a limit, or ties with a bound, or does so when corrected
-NOT TRAINED      towers with the nearest Gramian rank, by the upper end of their interval, below popularity
-                 or below 90 % of exact ALS of their own objective, where that was solved
+NOT TRAINED      towers with the nearest Gramian (of sampling, where there is none) rank below popularity or
+                 below 90 % of exact ALS of their own objective, where that was solved (`falls_short`)
 NOT TESTED HERE  a measurement is missing, the runs are too short for the claim, or there is no interval
 ===============  ====================================================================================
 """
@@ -124,7 +124,8 @@ def judge(
     families: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for place, verdict in enumerate(verdicts):
         if verdict.tested and verdict.claim.measure != "count":
-            families.setdefault((verdict.claim.family, corpus_of(verdict.dataset)), []).append(place)
+            at_every_alpha = tuple(re.sub(r"α=[\d.]+", "α={α}", name) for name in verdict.claim.family)
+            families.setdefault((at_every_alpha, corpus_of(verdict.dataset)), []).append(place)
     for places in families.values():
         for place in undecided([verdicts[place] for place in places]):
             single = verdicts[places[place]]
@@ -248,7 +249,7 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
         share = measured.get(name.format(**case))
         if share and falls_short(share):
             return (
-                f"towers with the nearest Gramian reach {np.mean(share):.0%} of what is required: "
+                f"towers reach {np.mean(share):.0%} of what is required: "
                 f"popularity, and {100 * REACHED:.0f} % of exact ALS of the same objective"
             )
     return None

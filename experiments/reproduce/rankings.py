@@ -207,12 +207,12 @@ def measure(plan: Plan, dataset: str, methods: Sequence[Method]) -> pd.DataFrame
     """The final results of finished runs: a row for each method and seed.
 
     Returns:
-        Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, and ``interval`` (of
-        the validation MAP@10, over left items); of training runs also ``best`` (of the validation curve),
-        ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`), ``popularity``, ``constant`` (the
-        mean validation MAP@10 over the last `SETTLED` of the steps at a constant η; NaN where η never falls),
-        ``error_left`` and ``error_right`` (of the estimates that train, over the same steps; NaN where they
-        were not logged).
+        Columns ``label``, ``seed``, ``validation`` and ``train`` (MAP@10), ``seconds``, ``interval`` (of the
+        validation MAP@10, over left items), ``rank_left`` and ``rank_right``; of training runs also ``best``
+        (of the validation curve), ``best_step``, ``steps``, ``curve`` (`SECONDS`, `STEPS`, `MAP`),
+        ``popularity``, ``constant`` (the mean validation MAP@10 over the last `SETTLED` of the steps at a
+        constant η; NaN where η never falls), ``error_left`` and ``error_right`` (of the estimates that train,
+        over the same steps; NaN where they were not logged).
     """
     rows = []
     asked = {method: runs_of(plan, dataset, method) for method in present(dataset, methods)}
@@ -296,7 +296,7 @@ def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
 def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
     """The upper bound of `speed_ups`: the method reaches the level by its first evaluation."""
     return tuple(
-        float(_arrival(reference, level, axis) / _first(curve, axis))
+        float(_arrival(reference, level, axis) / curve[0, axis])
         for curve, reference, level in _beside_sampling(frame, label)
     )
 
@@ -308,16 +308,11 @@ def _beside_sampling(frame: pd.DataFrame, label: str) -> Iterator[tuple[np.ndarr
         yield curve, reference, float(reference[-1, MAP])
 
 
-def _first(curve: np.ndarray, axis: int) -> float:
-    """The first evaluation after the start."""
-    return float(curve[curve[:, axis] > 0, axis][0])
-
-
 def _arrival(curve: np.ndarray, level: float, axis: int) -> float:
     """When a curve reaches a level and stays there; infinite where it ends below."""
     below = np.flatnonzero(curve[:, MAP] < level)
     if not len(below):
-        return _first(curve, axis)
+        return float(curve[0, axis])
     i = int(below[-1])
     if i == len(curve) - 1:
         return float("inf")

@@ -366,6 +366,18 @@ def test_values_are_compared_once_however_many_claims_they_answer():
     assert [v.outcome for v in judge([lift, contrast], measured)] == [OPEN, OPEN]
 
 
+def test_one_claim_at_two_alphas_is_corrected_for_both():
+    rises = np.exp([0.0, 0.05, 0.09, 0.03, 0.06])
+    assert 0.05 / 2 < stats.ttest_1samp(np.log(rises), 0).pvalue < 0.05
+    pairs = [(0.01, 0.1), (0.001, 0.01)]
+    names = [[f"{{dataset}}/SOGram α={alpha}/v" for alpha in pair] for pair in pairs]
+    claims = [made(id=left, left=left, right=right, **ABOVE_1) for left, right in names]
+    at = {"toy/SOGram α=0.1/v": np.ones(5), "toy/SOGram α=0.01/v": rises, "toy/SOGram α=0.001/v": rises**0.5}
+    measured = {name: tuple(values) for name, values in at.items()}
+    assert [v.outcome for v in judge(claims[:1], measured)] == [PASS]
+    assert judge(claims, measured)[0].outcome == OPEN
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_families_are_corrected_as_holm_does(seed):
     """The literal procedure: p-values in ascending order, each against 5 % over the number left."""
