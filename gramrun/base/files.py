@@ -55,6 +55,16 @@ def new_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_replaceable(path: Path) -> None:
+    """Check that `new_folder` can put a folder there.
+
+    Raises:
+        InputError: when the working directory is `path` or in it.
+    """
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise InputError(f"{path}: is the folder of this command, which cannot be replaced; name another")
+
+
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`; on success move it into place, replacing `path`.
@@ -65,8 +75,6 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         RunError: when the disk is full or the folder cannot be written.
     """
-    if path.resolve() == Path.cwd():
-        raise InputError(f"{path}: is the folder of this command, which cannot be replaced; name another")
     with disk_errors(path):
         path = path.resolve()  # a link stays: what it points to is replaced
         path.parent.mkdir(parents=True, exist_ok=True)

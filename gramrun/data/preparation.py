@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import check_replaceable
 from gramrun.base.locks import locked
 from gramrun.base.provenance import provenance
 from gramrun.config import PrepareConfig
@@ -107,6 +108,7 @@ def _is_occupied(output: Path, force: bool) -> bool:
     Raises:
         InputError: `output` holds something else, or cannot be written.
     """
+    check_replaceable(output)
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         place = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
         if not (place.is_dir() and os.access(place, os.W_OK)):

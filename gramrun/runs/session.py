@@ -13,6 +13,7 @@ import numpy as np
 from gramrun.base.errors import ConfigError, GramrunError, InputError, RunError
 from gramrun.base.files import (
     check_recorded,
+    check_replaceable,
     new_file,
     new_folder,
     read_json,
@@ -64,6 +65,7 @@ def check_free(path: Path, *, force: bool, corpus: Path | None = None) -> None:
         InputError: when something is there already, unless `force` is true and it is a run directory without
             that corpus.
     """
+    check_replaceable(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not force:

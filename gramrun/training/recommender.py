@@ -461,7 +461,7 @@ def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
     A message says which of the keys that were `asked` for it is about; the user knows of no others.
     """
     try:
-        overrides = [f"{key}={json.dumps(_python(value), default=_refused)}" for key, value in values.items()]
+        overrides = [f"{key}={json.dumps(value, default=_plain)}" for key, value in values.items()]
         return load_config(RunConfig, None, overrides)
     except ConfigError as error:
         message = str(error).removeprefix("--set ")
@@ -469,8 +469,10 @@ def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
         raise ConfigError(message if place.partition("=")[0] in asked or not rest else rest) from None
 
 
-def _refused(value: Any) -> Any:
-    raise ConfigError(f"{value!r:.60} is no value of a setting")
+def _plain(value: Any) -> Any:
+    if (found := _python(value)) is value:
+        raise ConfigError(f"{value!r:.60} is no value of a setting")
+    return found
 
 
 def _items(known: pd.Index, given: Any, what: str) -> tuple[np.ndarray, bool]:

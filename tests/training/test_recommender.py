@@ -202,8 +202,10 @@ def test_a_model_that_its_last_step_ruined_is_not_returned():
 def test_numbers_of_numpy_are_those_of_python(tmp_path):
     given = {"seed": 3, "validation_fraction": 0.25, "hidden": [8, 4], "learning_rate": 0.125}
     numpy = {"seed": np.int64(3), "validation_fraction": np.float32(0.25), "hidden": np.array([8, 4])}
+    nested = {**given, "hidden": [np.int64(8), np.int32(4)]}
     model = gramrun.fit(MATRIX, **SMALL, **numpy, learning_rate=np.float32(0.125))
     same(model, gramrun.fit(MATRIX, **SMALL, **given))
+    same(model, gramrun.fit(MATRIX, **SMALL, **nested))
     same(model, gramrun.load(model.save(tmp_path / "run")))
 
 
