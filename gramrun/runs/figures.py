@@ -74,11 +74,12 @@ KINDS: Mapping[str, Callable[[Sequence[Path]], Figure]] = MappingProxyType(
 def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) -> Figure:
     """MAP@10 along training runs, with popularity and baselines as lines.
 
-    Args:
-        paths: training runs, and baselines that were evaluated on as many candidates.
-        baselines: more lines: validation MAP@10 by label.
-
     The row against training time is left out where the runs were made on several processors or devices.
+
+    Args:
+        paths: training runs, and baselines on the corpus of the first with as many candidates (others are
+            left out).
+        baselines: more lines: validation MAP@10 by label.
 
     Raises:
         InputError: when a run has no MAP@10 in its metrics.
@@ -87,7 +88,8 @@ def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) 
     runs = [run for run in opened if isinstance(run, Run)] or [open_run(paths[0])]
     lines = popularity(runs)
     for run in opened:
-        if isinstance(run, BaselineRun) and len(rows := _validation(run, runs[0].config)):
+        alike = run.manifest["data_hash"] == runs[0].manifest["data_hash"]
+        if isinstance(run, BaselineRun) and alike and len(rows := _validation(run, runs[0].config)):
             lines[run.config.baseline.label] = float(rows["map@10"].iloc[0])
     machines = {(run.manifest.get("processor"), run.config.device) for run in runs}
     return plotting.map_figure(map_frame(runs), {**lines, **(baselines or {})}, times=len(machines) == 1)
