@@ -42,11 +42,11 @@ def evaluate(
     corpus = runs.corpus_of(opened, data)
     candidates = corpus.right.items if full else candidates
     result = evaluate_run(opened, corpus, split, candidates=candidates, among=among)
-    record = runs.record_evaluation(opened, result)
-    hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
     report = Report(as_json)
-    report.record(record)
-    report.text(describe(record), f"wrote {run / directory.EVALUATION}{hint}")
+    report.text(describe(result))  # before it is written: a full disk or another's run loses no result
+    report.record(runs.record_evaluation(opened, result))
+    hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
+    report.text(f"wrote {run / directory.EVALUATION}{hint}")
 
 
 def plot(

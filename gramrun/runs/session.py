@@ -117,14 +117,16 @@ def resume(path: Path, kind: Kind, config: RunConfig, data_hash: str) -> Run:
     run = open_run(path)
     if run.manifest["kind"] != kind:
         raise InputError(f"{path}: was made by `gramrun {run.manifest['kind']}`; resume it with that command")
+    check_same_data(run, data_hash, corpus_folder(path, config))
+    config = config.model_copy(update={"data": run.config.data})  # of the same corpus at another place
     old, new = (flatten(_fixed_part(c).model_dump(mode="json")) for c in (run.config, config))
     differing = [key for key in {**new, **old} if new.get(key) != old.get(key)]
     if differing:
         raise ConfigError(
             f"{path}: was started with another {differing[0]}; --resume may change only train.epochs, "
-            "train.steps, train.checkpoints_kept and log (start a new run with another --output)"
+            "train.steps, train.checkpoints_kept and log, and data.path where the corpus has moved (start a "
+            "new run with another --output)"
         )
-    check_same_data(run, data_hash)
     if run.manifest.get("inputs", {}) != _inputs(config):
         raise InputError(f"{config.train.prior.path}: is another prior than the one {path} was started with")
     return Run(path, config, run.manifest)

@@ -147,5 +147,6 @@ def test_a_read_only_folder(read_only):
         assert outcome.code == code, (line, outcome)
         reasons = ("that can be written", "Read-only file system", "Permission denied")
         assert not code or any(reason in outcome.one_line() for reason in reasons)
+        assert ("map@10" in outcome.out) == (line[0] == "evaluate")  # a result that cannot be kept is shown
     assert shards.open_corpus(folder / "d")
     assert results(folder) == present

@@ -4,6 +4,7 @@ The progress bar is tested on a real terminal in tests/cli/test_interfaces.py.
 """
 
 import itertools
+import shutil
 import sys
 import time
 
@@ -206,6 +207,19 @@ def test_a_killed_run_resumes_its_curves_without_duplicates(tmp_path, make_confi
         match=r"--resume may change only train\.epochs, train\.steps, train\.checkpoints_kept and log",
     ):
         resume(run.path, make_config(*settings, "evaluation.every=7"), corpus)
+
+
+def test_a_run_goes_on_where_its_corpus_has_moved(gramrun, tmp_path, corpus_path):
+    shutil.copytree(corpus_path, tmp_path / "d")
+    begun = ["train", "--config", CONFIG, *settings("data.path=d", *SMALL), "--output", "r"]
+    assert gramrun(*begun)[0] == 0
+    (tmp_path / "d").rename(tmp_path / "e")
+    on = ["train", "--output", "r", "--resume", *settings("train.steps=60", "data.path=e")]
+    code, out, err = gramrun(*on)
+    assert (code, "step 60" in out) == (0, True), err
+    assert gramrun("prepare", "synthetic", "--set", "synthetic.seed=1", "--output", "e", "--force")[0] == 0
+    code, _, err = gramrun(*on)
+    assert (code, err.startswith("gramrun: e: holds another corpus than that of r")) == (2, True), err
 
 
 def test_a_missing_tensorboard_is_one_line_and_starts_nothing(gramrun, tmp_path, corpus_path, monkeypatch):
