@@ -64,7 +64,8 @@ def read_table(path: Path, numbers: Sequence[str] = (), names: Sequence[str] = (
     """
     try:
         text = path.read_text(encoding="utf-8")
-        frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
+        whole_rows = io.StringIO(text[: text.rfind("\n") + 1])
+        frame = pd.read_csv(whole_rows, keep_default_na=False, na_values=["", "nan"])  # null may be a name
     except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: damaged ({' '.join(str(error).split())}); {REMEDY}") from None
     problem = None

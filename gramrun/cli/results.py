@@ -61,10 +61,10 @@ def plot(
 
     Example: gramrun plot map runs/movielens-100k/* --output map.png
     """
-    from gramrun.runs import figures
+    from gramrun.runs import figures, plotting
 
-    written = figures.draw(kind, run, output)
-    typer.echo(f"wrote {written}")
+    plotting.save(figures.make(kind, run), output)
+    typer.echo(f"wrote {output}")
 
 
 def export(

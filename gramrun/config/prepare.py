@@ -100,7 +100,7 @@ class ExpansionSection(Section):
     levels: int | None = Field(
         None, ge=1, le=16, description="Kronecker factors: left_blocks^levels copies of a left item"
     )
-    pairs: int | None = Field(None, ge=1, lt=2**40, description="expected number of pairs")
+    pairs: int | None = Field(None, ge=1, description="expected number of pairs")
     seed: int = Field(0, ge=0, lt=2**32, description="of the random draws")
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def prepare_corpus(
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     by = config.split.by
     # In the background: the checksums of large files take as long as parsing them.
-    origin = start_thread(lambda: _origin(name, config, found, fraction))
+    origin = start_thread(partial(_origin, name, config, found, fraction))  # fraction changes below
     if _is_occupied(output, force):
         return _existing(output, origin()["fingerprint"]), False
     try:

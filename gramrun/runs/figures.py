@@ -31,16 +31,6 @@ _REMEDIES = {
 }
 
 
-def draw(kind: str, paths: Sequence[Path], output: Path) -> Path:
-    """Draw a figure with `make` and write it to a .png, .svg or .pdf file.
-
-    Raises:
-        InputError: as `make`, or when the suffix is another.
-    """
-    plotting.save(make(kind, paths), output)
-    return output
-
-
 def make(kind: str, paths: Sequence[Path]) -> Figure:
     """Draw one figure of run directories.
 
@@ -176,8 +166,11 @@ def popularity(runs: Sequence[Run]) -> dict[str, float]:
 def _validation(run: Run | BaselineRun, config: RunConfig) -> pd.DataFrame:
     """The validation row of a run's last evaluation, if among as many candidates as those of a curve."""
     rows = read_frame(run, "evaluation")
-    if "split" not in rows:
+    if rows.empty:
         return rows
+    numbers = [name for name in ("candidates", "map@10") if name in rows and rows[name].dtype.kind in "iuf"]
+    if len(numbers) < 2 or not {"split", "full"} <= set(rows):
+        raise InputError(f"{run.path / EVALUATION}: damaged (no MAP@10 or candidates); evaluate again")
     asked = config.evaluation.candidates
     alike = (rows["candidates"] == asked) | (rows["full"].astype(bool) & (rows["candidates"] < asked))
     among = rows["among"] if "among" in rows else pd.Series("all", rows.index)

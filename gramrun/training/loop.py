@@ -25,8 +25,9 @@ from gramrun.runs import Kind, checkpoints, directory
 from gramrun.runs.directory import Run
 from gramrun.training.checks import check_run
 from gramrun.training.inner_products import InnerProducts
-from gramrun.training.memory import STATE_FLOATS, check_memory
+from gramrun.training.memory import check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
+from gramrun.training.resources import estimate_resources
 from gramrun.training.trainer import Trainer
 from gramrun.training.trajectory import check_measurable, own_errors
 
@@ -103,7 +104,8 @@ def open_run(
         run = runs.resume(path, kind, config, corpus.content_hash)
     else:
         runs.check_free(path, force=force, corpus=config.data.path)
-    check_run(config, corpus, processes, config.gram_error.estimators if kind == "gram-error" else ())
+    observers = config.gram_error.estimators if kind == "gram-error" else ()
+    check_run(config, corpus, processes, observers)
     if kind == "train":
         if config.log.gramian_samples:
             check_measurable(config, "log.gramian_samples")
@@ -116,23 +118,10 @@ def open_run(
     trainer = Trainer(config, corpus, processes)
     if resume or not processes.first:
         return run, trainer
-    check_disk(path, trainer)
-    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
-
-
-def check_disk(path: Path, trainer: Trainer) -> None:
-    """Check that the checkpoints of a run at `path` fit on its disk.
-
-    Raises:
-        ConfigError: when they do not, with the figures.
-    """
-    parts = (trainer.left_estimator, trainer.right_estimator)
-    state = sum(tensor.nbytes for part in parts for tensor in part.state_dict().values())
-    parameters = sum(parameter.nbytes for parameter in trainer.model.parameters())
-    state += (1 + STATE_FLOATS[trainer.config.train.optimizer]) * parameters
-    state += sum(rows * part[:1].nbytes for rows, part in trainer.parts().values())
-    need = (trainer.config.train.checkpoints_kept + 1) * state  # one more while it is being written
+    needed = estimate_resources(config, corpus, processes, observers)
+    need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
     check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
+    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
 
 
 def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:

@@ -165,6 +165,18 @@ def test_each_file_of_a_corpus(tmp_path, gramrun):
     assert gramrun(*line)[0] == 0
 
 
+@pytest.mark.parametrize("name", ["candidates", "full", "map@10", "split"])
+def test_an_evaluation_without_a_field_is_refused(gramrun, written, name):
+    for file in (written / "t" / "evaluation.json", written / "b" / "evaluation.json"):
+        whole = file.read_bytes()
+        known = read_json(file).items()
+        write_json(file, {split: {k: v for k, v in x.items() if k != name} for split, x in known})
+        code, _, err = gramrun("plot", "map", "t", "b", "--output", "x.png")
+        assert (code, err.count("\n")) == (2, 1), err
+        assert str(file.relative_to(written)) in err and "evaluate again" in err
+        file.write_bytes(whole)
+
+
 def test_the_newest_whole_checkpoint_is_used(gramrun, written, caplog):
     """With a warning; with none whole the command stops, and with none at all it starts at step 0."""
     older, newest = sorted((written / "t" / "checkpoints").iterdir())

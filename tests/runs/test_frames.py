@@ -140,8 +140,8 @@ def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
         file.write_text(f"step,estimator,error\n{row}0.5\n")
         with pytest.raises(InputError, match=r"estimator holds no text .* start the run anew"):
             read_table(file, ["step", "error"], ["estimator"])
-    file.write_text("step,estimator,error\n1,SOGram,0.5\n")
-    assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram"]
+    file.write_text("step,estimator,error\n1,SOGram,0.5\n2,null,0.5\n")
+    assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram", "null"]
 
 
 def test_the_engine_is_named_only_where_nothing_else_tells_methods_apart(make_config):

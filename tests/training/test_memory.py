@@ -13,6 +13,7 @@ from gramrun.base.errors import ConfigError
 from gramrun.base.processes import Processes
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
+from gramrun.data.shards import open_corpus
 from gramrun.model.build import make_model
 from gramrun.model.l2 import row_decays
 from gramrun.training import trainer as training
@@ -29,6 +30,7 @@ from gramrun.training.memory import (
     needed_memory,
 )
 from gramrun.training.objective import companion_dim
+from gramrun.training.resources import estimate_resources
 from gramrun.training.trainer import Trainer
 
 PAIRS = ("train.gamma_left=1", "train.gamma_right=1", "estimator.name=sagram", "estimator.cache=pair")
@@ -325,3 +327,13 @@ def test_checkpoints_beyond_the_disk_are_refused(gramrun, corpus_path, tmp_path,
     assert code == 2
     assert "checkpoints need" in error
     assert not (tmp_path / "run").exists()
+
+
+def test_the_caches_of_observers_are_in_checkpoints_too(gramrun, corpus_path, tmp_path, monkeypatch):
+    observers = "gram_error.estimators=[{name: sagram, cache: pair}]"
+    options = settings(f"data.path={corpus_path}", observers)
+    corpus, config = open_corpus(corpus_path), load_config(RunConfig, CONFIG, options[1::2])
+    without = estimate_resources(config, corpus)["disk"]["checkpoints"]
+    monkeypatch.setattr(capacity, "available_disk", lambda path: without + 1)
+    code, _, error = gramrun("gram-error", "--config", CONFIG, *options, "--output", tmp_path / "run")
+    assert (code, "checkpoints need" in error) == (2, True), error
