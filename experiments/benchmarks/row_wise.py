@@ -41,14 +41,14 @@ import torch
 from experiments.benchmarks.growth import peak_of, peak_of_training, predicted_peak, together
 from experiments.reproduce.timing import RESULTS, apart, write
 from gramrun.base.processes import Processes, joined
-from gramrun.config import RunConfig
+from gramrun.config import ModelSection, RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data import shards
 from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.shards import open_corpus
 from gramrun.model.optimizers import OptimizerOptions
 from gramrun.model.row_wise import RowWiseTables
-from gramrun.model.towers import TowerShape, initial_rows
+from gramrun.model.towers import initial_rows
 from gramrun.training.trainer import Trainer
 
 CONFIG = Path("configs/movielens-1m/sogram.yaml")
@@ -135,7 +135,7 @@ def tables_alone(rows: int, width: int, steps: int, processes: Processes) -> dic
         optimizer=optimizer,
         processes=processes,
     )
-    shape = TowerShape(embedding_dim=width, input_dim=1, hidden=())
+    shape = ModelSection(embedding_dim=width)
     for start, drawn in initial_rows(rows, shape, torch.Generator().manual_seed(0)):
         tables.fill("table", start, drawn)
     seconds = time.perf_counter() - started

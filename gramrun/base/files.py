@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gramrun import __version__
 from gramrun.base.errors import InputError, RunError
 
@@ -119,7 +121,7 @@ def remove_orphans_in(folder: Path) -> None:
 def _remove_partial(folder: Path, pattern: str) -> None:
     for orphan in folder.glob(pattern):
         name = _PARTIAL.fullmatch(orphan.name)
-        if name and (int(name["process"]) == os.getpid() or not _is_alive(int(name["process"]))):
+        if name and (int(name["process"]) == os.getpid() or not psutil.pid_exists(int(name["process"]))):
             if orphan.is_dir():
                 shutil.rmtree(orphan)
             else:
@@ -154,16 +156,6 @@ def _sync_entries(folder: Path) -> None:
 def _replaced(path: Path) -> Path:
     """The name of the old folder between the two renames of `new_folder`."""
     return path.with_name(f".{path.name}.replaced")
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from gramrun.config.base import EvaluationSection, Interval, Section, TimedInter
 from gramrun.config.baseline import BaselineConfig, BaselineSection
 from gramrun.config.estimator import EstimatorSection
 from gramrun.config.prepare import PrepareConfig
-from gramrun.config.run import LogSection, PriorSection, RunConfig
+from gramrun.config.run import LogSection, ModelSection, PriorSection, RunConfig
 
 __all__ = [
     "BaselineConfig",
@@ -17,6 +17,7 @@ __all__ = [
     "EvaluationSection",
     "Interval",
     "LogSection",
+    "ModelSection",
     "PrepareConfig",
     "PriorSection",
     "RunConfig",

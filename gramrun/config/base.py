@@ -62,13 +62,7 @@ class Interval(Section):
         return self
 
     def steps(self, pairs: int, batch_size: int) -> int:
-        """The interval in steps; at least 1 unless it is 0.
-
-        Raises:
-            ValueError: when it is in minutes.
-        """
-        if self.unit == "minutes":
-            raise ValueError(f"{self} are no number of steps")
+        """The interval in steps; at least 1 unless it is 0."""
         if not self.count:
             return 0
         return max(1, round(self.count * (pairs / batch_size if self.unit == "epochs" else 1)))

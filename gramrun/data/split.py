@@ -102,13 +102,7 @@ def _without_pairs(corpus: Corpus, dropped: np.ndarray, count: str) -> Corpus:
 
 
 def split_corpus(corpus: Corpus, fraction: float, seed: int = 0, by: SplitBy = "pairs") -> SplitCorpus:
-    """Split a corpus in memory; equal to what `shards.write_corpus` and `shards.open_corpus` give.
-
-    Args:
-        corpus: the corpus.
-        fraction: the expected share of validation pairs, or of held-out items, in (0, 1); or 0 for none.
-        seed: of the split, below 2^64.
-        by: what is held out.
+    """Split a corpus in memory, as `divide`; equal to what `shards.write_corpus` and `open_corpus` give.
 
     Raises:
         InputError: when a split would be empty.

@@ -25,7 +25,7 @@ from gramrun.evaluation.protocol import (
     evaluate_model,
     with_popularity,
 )
-from gramrun.model.build import choose_device, make_model, table_sizes, table_width
+from gramrun.model.build import choose_device, make_model, table_sizes
 from gramrun.model.towers import TwoTower, embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import EMBEDDINGS, ITEM_WEIGHTS, METRICS, BaselineRun, Run
@@ -88,7 +88,7 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
         raise InputError(f"{run.path}: has no checkpoint yet; train it first")
     if "tables" in state:
         check_capacity(
-            4 * table_width(run.config) * sum(table_sizes(corpus).values()),
+            4 * run.config.model.table_dim * sum(table_sizes(corpus).values()),
             "memory",
             what=f"the tables of {run.path}",
             remedy="read the run on a machine with more memory",

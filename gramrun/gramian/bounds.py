@@ -54,18 +54,14 @@ def stepwise(
 
     Interpolates linearly between measured steps; proven where every step from 1 is measured.
     """
+    from scipy.signal import lfilter  # slow to import
+
     kept = 1.0 - alpha
     every_step = np.arange(1, steps[-1] + 1)
     variances = np.interp(every_step, steps, variance) / batch_size
     moved = steps > 1
     drifts = np.interp(every_step, steps[moved], drift[moved]) if moved.any() else np.zeros(1)
-    spread = lag = 0.0
-    squares, lags = np.empty(len(every_step)), np.empty(len(every_step))
-    start_weight = 1.0  # (1−α)^(t−1)
-    for i in range(len(every_step)):
-        spread = kept**2 * spread + alpha**2 * variances[i]
-        lag = kept * (lag + (1 - start_weight) * drifts[i])
-        start_weight *= kept
-        squares[i], lags[i] = spread, lag
+    squares: Floats = lfilter([alpha**2], [1, -(kept**2)], variances)
+    lags: Floats = lfilter([kept], [1, -kept], (1 - kept ** (every_step - 1.0)) * drifts)
     measured = steps - 1
     return np.sqrt(squares[measured] + (lags[measured] + kept ** steps.astype(np.float64) * norm) ** 2)

@@ -1,1 +1,1 @@
-"""The two towers, their loss and their optimizers. Knows neither data files nor configuration."""
+"""The two towers, their loss and their optimizers. Knows no data files."""

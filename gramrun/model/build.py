@@ -19,7 +19,7 @@ from gramrun.model.l2 import dense_decay, row_decays
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
 from gramrun.model.row_wise import RowWiseEngine, RowWiseTables
 from gramrun.model.static_engine import StaticEngine
-from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower, embed_in_chunks, table_name
+from gramrun.model.towers import FeatureColumn, TwoTower, embed_in_chunks, table_name
 
 _ITEMS_MARKED = 1 << 20  # at once by `trained_rows`; bounds memory
 
@@ -32,17 +32,6 @@ def make_model(config: RunConfig, corpus: SplitCorpus, split: RowWiseTables | No
         corpus: its corpus.
         split: the tables, if they are split among processes; None for a model that holds whole tables.
     """
-    section = config.model
-    shape = TowerShape(
-        embedding_dim=section.embedding_dim,
-        input_dim=section.input_dim,
-        hidden=section.hidden,
-        output=section.output,
-        skip=section.skip,
-        bag=section.bag,
-        table_scale=section.table_scale,
-        bfloat16_products=section.products == "bfloat16",
-    )
 
     def columns(side: Side) -> list[FeatureColumn]:
         return [
@@ -59,7 +48,7 @@ def make_model(config: RunConfig, corpus: SplitCorpus, split: RowWiseTables | No
         columns(corpus.left),
         columns(corpus.right),
         corpus.vocabulary_sizes,
-        shape,
+        config.model,
         seed=config.train.seed,
         sparse_gradients=config.train.optimizer in SPARSE_OPTIMIZERS,
         split=split,
@@ -81,7 +70,7 @@ def make_split_tables(config: RunConfig, corpus: SplitCorpus, processes: Process
     return RowWiseTables(
         table_sizes(corpus),
         features,
-        table_width(config),
+        config.model.table_dim,
         mean=config.model.bag == "mean",
         optimizer=optimizer_options(config),
         processes=processes,
@@ -92,11 +81,6 @@ def table_sizes(corpus: SplitCorpus) -> dict[str, int]:
     """V of each feature table, by `table_name`."""
     used = {f.vocabulary for side in (corpus.left, corpus.right) for f in side.features}
     return {table_name(name): corpus.vocabulary_sizes[name] for name in sorted(used)}
-
-
-def table_width(config: RunConfig) -> int:
-    """The width of all feature tables."""
-    return config.model.input_dim if config.model.hidden else config.model.embedding_dim
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from torch import Tensor
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.model import bags
 from gramrun.model.delayed_adam import AdamSteps, Delayed
-from gramrun.model.engine import Engine, TowerInputs, set_rates
+from gramrun.model.engine import Batch, Engine, TowerInputs, set_rates
 from gramrun.model.optimizers import (
     OptimizerOptions,
     load_in_place,
@@ -166,12 +166,11 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         if self._dense_optimizer is not None:
             set_rates([self._dense_optimizer], [self._optimizer.dense_learning_rate], factor)
 
-    def gather(  # noqa: D102
-        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> Inputs:
-        inputs = torch.zeros(part.stop - part.start, self._columns[side][-1].start + self._width)
-        dropped = None if without_id is None else without_id.numpy()
-        listed = [c.list_rows(items.numpy(), dropped) for c in self._columns[side]]
+    def gather(self, batch: Batch) -> Inputs:  # noqa: D102
+        columns, part = self._columns[batch.side], batch.part
+        inputs = torch.zeros(part.stop - part.start, columns[-1].start + self._width)
+        dropped = None if batch.without_id is None else batch.without_id.numpy()
+        listed = [c.list_rows(batch.items.numpy(), dropped) for c in columns]
         for c in listed:
             self._catch_up(self._tables[c.column.table], c.rows)
             first = c.ends[part.start - 1] if part.start else 0

@@ -83,28 +83,12 @@ class Engine(ABC, Generic[Rows]):
         self.towers: dict[str, Tower] = {"left": model.left, "right": model.right}
 
     @abstractmethod
-    def gather(
-        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> TowerInputs[Rows]:
-        """Gather the bags of a batch.
-
-        Args:
-            side: ``left`` or ``right``.
-            items: int64, shape (B',), the whole batch.
-            part: the rows of the batch that belong to this process.
-            without_id: bool, shape (B',). Where the bag of the item's id is left empty; None: nowhere.
-
-        Returns:
-            The inputs of `part`. The rows may cover the whole batch.
-        """
+    def gather(self, batch: Batch) -> TowerInputs[Rows]:
+        """Gather the bags of a batch: the inputs of its `part`. The rows may cover the whole batch."""
 
     def gather_pairs(self, left: Batch, right: Batch) -> tuple[TowerInputs[Rows], TowerInputs[Rows]]:
         """Gather the bags of both sides of B', of which `update` takes the gradients."""
-        return self.both(
-            lambda b: self.gather(b.side, b.items, b.part, b.without_id),
-            (left,),
-            (right,),
-        )
+        return self.both(self.gather, (left,), (right,))
 
     @abstractmethod
     def update(self, left: TowerInputs[Rows], right: TowerInputs[Rows]) -> None:
@@ -129,7 +113,8 @@ class Engine(ABC, Generic[Rows]):
     @torch.no_grad()
     def embed(self, side: str, items: Tensor, without_id: Tensor | None = None) -> Tensor:
         """Embed items without a graph: int64, shape (B,), to float32, shape (B, k)."""
-        return self.towers[side].dense(self.gather(side, items, slice(0, len(items)), without_id).inputs)
+        batch = Batch(side, items, slice(0, len(items)), without_id)
+        return self.towers[side].dense(self.gather(batch).inputs)
 
     def settle(self) -> None:
         """Take the steps that rows of the tables still lack."""
@@ -194,13 +179,11 @@ class PlainEngine(Engine[TableRows]):
     def scale_rates(self, factor: float) -> None:  # noqa: D102
         set_rates(self._optimizers, self._rates, factor)
 
-    def gather(  # noqa: D102
-        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> TowerInputs[TableRows]:
-        tower = self.towers[side]
+    def gather(self, batch: Batch) -> TowerInputs[TableRows]:  # noqa: D102
+        tower = self.towers[batch.side]
         columns: list[FeatureColumn] = list(tower.columns)  # type: ignore[arg-type]
-        own = items[part]
-        dropped = None if without_id is None else without_id[part]
+        own = batch.items[batch.part]
+        dropped = None if batch.without_id is None else batch.without_id[batch.part]
         rows = []
         if self._decays and torch.is_grad_enabled():
             for c in columns:

@@ -314,10 +314,8 @@ class RowWiseEngine(Engine[tuple[Tensor, ...]]):
         if self._dense_optimizer is not None:
             set_rates([self._dense_optimizer], [self._optimizer.dense_learning_rate], factor)
 
-    def gather(  # noqa: D102
-        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> TowerInputs[tuple[Tensor, ...]]:
-        (inputs,) = self._gather([Batch(side, items, part, without_id)])
+    def gather(self, batch: Batch) -> TowerInputs[tuple[Tensor, ...]]:  # noqa: D102
+        (inputs,) = self._gather([batch])
         return inputs
 
     def gather_pairs(

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from gramrun.model.engine import Engine, GradientStep, TowerInputs
+from gramrun.model.engine import Batch, Engine, GradientStep, TowerInputs
 from gramrun.model.optimizers import OptimizerOptions, load_in_place
 from gramrun.model.towers import FeatureColumn, Tower, TwoTower, table_name
 
@@ -137,22 +137,20 @@ class StaticEngine(Engine[list[_ColumnRows]]):
             self._table_rate.fill_(self._optimizer.table_learning_rate * factor)
             self._dense_rate.fill_(self._optimizer.dense_learning_rate * factor)
 
-    def gather(  # noqa: D102
-        self, side: str, items: Tensor, part: slice, without_id: Tensor | None = None
-    ) -> Inputs:
-        assert without_id is None, "a captured graph draws nothing; `checks` refuses to drop ids"
-        summed = self.towers[side].output is None  # the bags of a linear tower
+    def gather(self, batch: Batch) -> Inputs:  # noqa: D102
+        assert batch.without_id is None, "a captured graph draws nothing; `checks` refuses to drop ids"
+        summed = self.towers[batch.side].output is None  # the bags of a linear tower
         parts, listed = [], []
         start = 0
         with torch.no_grad():
-            for column in self._columns[side]:
+            for column in self._columns[batch.side]:
                 weight = self._tables[column.table].weight
                 if column.longest:
-                    rows, scales = column.bags(items, self._mean)
+                    rows, scales = column.bags(batch.items, self._mean)
                     parts.append((weight[rows] * scales[:, :, None]).sum(1))
                     listed.append(_ColumnRows(column.table, start, rows, scales))
                 else:  # a column without any value
-                    parts.append(weight.new_zeros(len(items), weight.shape[1]))
+                    parts.append(weight.new_zeros(len(batch.items), weight.shape[1]))
                 start += 0 if summed else weight.shape[1]
             inputs = sum(parts[1:], start=parts[0]) if summed else torch.cat(parts, 1)
         return TowerInputs(inputs.requires_grad_(torch.is_grad_enabled()), listed)
@@ -209,39 +207,25 @@ class StaticEngine(Engine[list[_ColumnRows]]):
     def _update_adam(self, gradients: list[Tensor]) -> None:
         beta1, beta2 = self._optimizer.betas
 
-        def update(
-            weights: list[Tensor],
-            gradients: list[Tensor],
-            momenta: list[Tensor],
-            squares: list[Tensor],
-            steps: tuple[Tensor, ...],
-            rate: Tensor,
-        ) -> None:
-            adam(
-                weights,
-                gradients,
-                momenta,
-                squares,
-                [],
-                list(steps),
-                fused=True,
-                amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
-                lr=rate,
-                weight_decay=0,
-                eps=_ADAM_EPSILON,
-                maximize=False,
-            )
-
-        tables, steps = list(self._tables.values()), self._adam_steps.unbind()
+        update = partial(
+            adam,
+            max_exp_avg_sqs=[],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=0,
+            eps=_ADAM_EPSILON,
+            maximize=False,
+        )
+        tables, steps = list(self._tables.values()), list(self._adam_steps.unbind())
         of_tables = [table.gradient for table in tables]
         momenta, squares = [table.momentum for table in tables], [table.accumulated for table in tables]
         weights = [table.weight for table in tables]
-        update(weights, of_tables, momenta, squares, steps[: len(tables)], self._table_rate)
+        update(weights, of_tables, momenta, squares, state_steps=steps[: len(tables)], lr=self._table_rate)
         dense: list[Tensor] = list(self._dense)
         momenta, squares = self._dense_momentum, self._dense_accumulated
-        update(dense, gradients, momenta, squares, steps[len(tables) :], self._dense_rate)
+        update(dense, gradients, momenta, squares, state_steps=steps[len(tables) :], lr=self._dense_rate)
         torch._foreach_zero_(of_tables)
 
     def state_dict(self) -> dict[str, Any]:  # noqa: D102

@@ -25,49 +25,19 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gramrun.config import ModelSection
+
+if TYPE_CHECKING:
+    from gramrun.model.row_wise import RowWiseTables
+
 EMBED_CHUNK = 8192  # items that `embed_in_chunks` embeds at once; bounds memory
 _ROWS_DRAWN = 65_536  # at once by `initial_rows`
-
-Bag = Literal["sum", "mean"]
-OutputActivation = Literal["linear", "relu"]
-
-
-@dataclass(frozen=True)
-class TowerShape:
-    """The shape that both towers share.
-
-    Attributes:
-        embedding_dim: k, the width of the output.
-        input_dim: the width of each feature's input embedding; not used by a linear tower.
-        hidden: the widths of the hidden layers; empty for a linear tower.
-        output: whether the output layer ends in a ReLU.
-        skip: whether a linear map of the inputs is added to the output.
-        bag: how the values of one bag are combined.
-        table_scale: s, the standard deviation of the initial table entries.
-        bfloat16_products: whether dense layers round the factors of products to bfloat16; sums and
-            parameters stay float32.
-    """
-
-    embedding_dim: int
-    input_dim: int
-    hidden: tuple[int, ...]
-    output: OutputActivation = "linear"
-    skip: bool = False
-    bag: Bag = "sum"
-    table_scale: float = 0.1
-    bfloat16_products: bool = False
-
-    @property
-    def table_dim(self) -> int:
-        """The width of the feature tables."""
-        return self.input_dim if self.hidden else self.embedding_dim
 
 
 class FeatureColumn(nn.Module):
@@ -110,11 +80,11 @@ class FeatureColumn(nn.Module):
 class Tower(nn.Module):
     """The dense layers of one side. Its tables belong to the `TwoTower` model, since sides share them."""
 
-    def __init__(self, columns: Sequence[FeatureColumn], shape: TowerShape) -> None:
+    def __init__(self, columns: Sequence[FeatureColumn], shape: ModelSection) -> None:
         super().__init__()
         self.columns = nn.ModuleList(columns)
         self.linear_output = shape.output == "linear"
-        self.rounds_products = shape.bfloat16_products
+        self.rounds_products = shape.products == "bfloat16"
         self.hidden = nn.ModuleList()
         self.output: nn.Linear | None = None
         self.skip: nn.Linear | None = None
@@ -185,14 +155,7 @@ def table_name(vocabulary: str) -> str:
     return "table:" + vocabulary.replace("%", "%25").replace(".", "%2E")
 
 
-class SplitTables(Protocol):
-    """Tables that a model does not hold itself."""
-
-    def fill(self, table: str, start: int, rows: Tensor) -> None:
-        """Set rows of a table, from `start` on: float32, shape (n, width)."""
-
-
-def initial_rows(rows: int, shape: TowerShape, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:
+def initial_rows(rows: int, shape: ModelSection, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:
     """Draw the initial rows of a table in parts, with the bits that one draw of the whole table gives.
 
     PyTorch draws normal numbers in blocks of 16, and the last 16 anew where the number is no multiple of 16.
@@ -215,7 +178,7 @@ class TwoTower(nn.Module):
         left: the left features.
         right: the right features.
         vocabulary_sizes: rows of each table, by vocabulary.
-        shape: the towers' shape.
+        shape: the towers' widths and layers.
         seed: of the initial parameters.
         sparse_gradients: whether tables have sparse gradients, whose cost does not depend on the table's
             size.
@@ -231,10 +194,10 @@ class TwoTower(nn.Module):
         left: Sequence[FeatureColumn],
         right: Sequence[FeatureColumn],
         vocabulary_sizes: Mapping[str, int],
-        shape: TowerShape,
+        shape: ModelSection,
         seed: int,
         sparse_gradients: bool = True,
-        split: SplitTables | None = None,
+        split: RowWiseTables | None = None,
     ) -> None:
         super().__init__()
         self.embedding_dim = shape.embedding_dim
@@ -260,7 +223,7 @@ class TwoTower(nn.Module):
         self._initialise(shape, random)
 
     @torch.no_grad()
-    def _initialise(self, shape: TowerShape, generator: torch.Generator) -> None:
+    def _initialise(self, shape: ModelSection, generator: torch.Generator) -> None:
         for table in self.tables.values():
             assert isinstance(table, nn.EmbeddingBag)
             table.weight.normal_(0, shape.table_scale, generator=generator)

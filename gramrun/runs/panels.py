@@ -7,10 +7,8 @@ safe for colour-blind readers), dash pattern and marker.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,8 +22,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from gramrun.base.errors import InputError
-from gramrun.base.files import remove_orphans
+from gramrun.base.errors import InputError, RunError
+from gramrun.base.files import new_file
 
 PANEL_WIDTH = 3.3  # inches: one column of a two-column page
 PANEL_HEIGHT = 2.2
@@ -77,19 +75,13 @@ def save(figure: Figure, path: Path) -> None:
     file_format = path.suffix.lower().removeprefix(".")
     if file_format not in _METADATA:
         raise InputError(f'cannot plot to {path}: end its name in .png, .svg or .pdf, not "{path.suffix}"')
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
+    # The salt makes the ids inside an SVG deterministic.
+    options = mpl.rc_context({"svg.hashsalt": "gramrun", "pdf.fonttype": 42})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_orphans(path)
-        # The salt makes the ids inside an SVG deterministic.
-        with mpl.rc_context({"svg.hashsalt": "gramrun", "pdf.fonttype": 42}):
+        with new_file(path) as unfinished, options:
             figure.savefig(unfinished, format=file_format, dpi=300, metadata=_METADATA[file_format])
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):  # a read-only disk reports missing files too
-            unfinished.unlink(missing_ok=True)
+    except RunError as error:  # an output that cannot be written is an input error
+        raise InputError(str(error)) from error
 
 
 def require(frame: pd.DataFrame, columns: Sequence[str]) -> None:

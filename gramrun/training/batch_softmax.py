@@ -59,15 +59,7 @@ def batch_softmax_loss(
     right_log_probability: Tensor,
     temperature: float = 1.0,
 ) -> Tensor:
-    """The corrected in-batch softmax loss, a scalar to differentiate with respect to the embeddings.
-
-    Args:
-        left_embeddings: u, shape (B, k).
-        right_embeddings: v, shape (B, k).
-        right_items: integers, shape (B,). The right item of each pair.
-        right_log_probability: log q, shape (B,), as `corrected_scores` takes it.
-        temperature: τ > 0.
-    """
+    """The corrected in-batch softmax loss of `corrected_scores`, a scalar to differentiate."""
     scores = corrected_scores(
         left_embeddings, right_embeddings, right_items, right_log_probability, temperature
     )

@@ -25,7 +25,7 @@ from gramrun.config import EstimatorSection, RunConfig
 from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.ranking import distinct_rows
 from gramrun.gramian.cache import CACHE_DTYPES
-from gramrun.model.build import choose_device, engine_name, table_sizes, table_width
+from gramrun.model.build import choose_device, engine_name, table_sizes
 from gramrun.model.row_wise import padded_width
 from gramrun.model.svd_start import EXTRA
 from gramrun.model.towers import EMBED_CHUNK
@@ -157,7 +157,7 @@ def cache_bytes(
 
 def count_parameters(config: RunConfig, corpus: SplitCorpus) -> int:
     """Return the number of parameters, without making them."""
-    count = table_width(config) * _table_rows(corpus)
+    count = config.model.table_dim * _table_rows(corpus)
     for side in (corpus.left, corpus.right):
         widths = _layer_widths(config, len(side.features))
         count += sum((a + 1) * b for a, b in itertools.pairwise(widths))
@@ -170,7 +170,7 @@ def _parameters_here(config: RunConfig, corpus: SplitCorpus, processes: int) -> 
     count = count_parameters(config, corpus)
     if config.train.tables == "replicated":
         return count
-    width = table_width(config)
+    width = config.model.table_dim
     here = sum(_rows_here(config, rows, processes) for rows in table_sizes(corpus).values())
     return count - width * _table_rows(corpus) + padded_width(width) * here
 
@@ -185,7 +185,7 @@ def _checkpoint_bytes(config: RunConfig, corpus: SplitCorpus, processes: int) ->
     if config.train.tables == "replicated":
         return 0
     largest = max(table_sizes(corpus).values())
-    return 2 * 4 * padded_width(table_width(config)) * _rows_here(config, largest, processes)
+    return 2 * 4 * padded_width(config.model.table_dim) * _rows_here(config, largest, processes)
 
 
 def mapped_bytes(corpus: SplitCorpus) -> int:
@@ -218,7 +218,7 @@ def _optimizer_bytes(config: RunConfig, corpus: SplitCorpus, device: torch.devic
         if config.train.optimizer == "adam":
             size += 8 * _table_rows(corpus)  # its last gradient and its last update
     if engine == "static":
-        size += 4 * table_width(config) * _table_rows(corpus)  # D
+        size += 4 * config.model.table_dim * _table_rows(corpus)  # D
     if config.train.l2:
         size += 4 * _table_rows(corpus)  # d of the penalty
     if config.train.optimizer == "adam" and engine == "plain":
@@ -288,7 +288,7 @@ def _svd_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
 
 def _padded_bytes(config: RunConfig, corpus: SplitCorpus) -> int:
     """What the padded bags of `gramrun.model.static_engine` take in the graphs of a step."""
-    batch, width = config.train.batch_size, table_width(config)
+    batch, width = config.train.batch_size, config.model.table_dim
     embedded = max(config.estimator.gramian_batch_size, EMBED_CHUNK if config.estimator.cache_entry else 0)
     touched: dict[str, int] = {}  # rows of each table in B'
     gathers = 0

@@ -15,51 +15,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from gramrun.base.errors import RunError
-from gramrun.base.processes import Processes
-from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.batches import IndexStream
+from gramrun.config import EstimatorSection
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.estimator import GramianEstimator
-from gramrun.model.engine import Batch, Engine, GradientStep, TowerInputs
-from gramrun.training.objective import GradientBatch, Objective
+from gramrun.model.engine import Batch, TowerInputs
+from gramrun.training.objective import GradientBatch
 from gramrun.training.side import EmbeddedSide
 
-
-class TrainingState(Protocol):
-    """What a step reads and changes: `gramrun.training.trainer.Trainer`.
-
-    Attributes:
-        step: t, the steps done so far.
-        total_steps: of the whole run.
-        pair_stream: the gradient batches B', as indices of training pairs.
-        target: s_i of every training pair, or None for 1.
-        previous: u and v of the last gradient batch, for ``batch: previous``.
-        gradient_step: `gradient_step` of this state, which the engine may have captured as a graph.
-    """
-
-    config: RunConfig
-    processes: Processes
-    engine: Engine[Any]
-    objective: Objective
-    left: EmbeddedSide
-    right: EmbeddedSide
-    left_estimator: GramianEstimator
-    right_estimator: GramianEstimator
-    step: int
-    total_steps: int
-    pair_stream: IndexStream
-    target: Tensor | None
-    previous: tuple[Tensor, Tensor] | None
-    gradient_step: GradientStep
+if TYPE_CHECKING:
+    from gramrun.training.trainer import Trainer
 
 
-def training_step(state: TrainingState) -> float:
+def training_step(state: Trainer) -> float:
     """Take one step, and return f, the mean loss of the observed pairs in B' before it.
 
     Raises:
@@ -85,7 +58,7 @@ def training_step(state: TrainingState) -> float:
     return float(means[0])
 
 
-def gradient_step(state: TrainingState, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def gradient_step(state: Trainer, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Update the parameters from the gradient batch B'. Every process does its part of the batch.
 
     Args:
@@ -154,16 +127,14 @@ class EmbeddedPairs:
         return GramianBatch(self.items, self.leaf.detach(), importance=self.importance)
 
 
-def side_of_pairs(state: TrainingState, pairs: Tensor, side: EmbeddedSide) -> Batch:
+def side_of_pairs(state: Trainer, pairs: Tensor, side: EmbeddedSide) -> Batch:
     """One side of B', and the part of it that this process embeds."""
     items = side.population.pair_items[pairs].long()
     without_id = side.without_id(state.config.train.seed, state.step, len(items))
     return Batch(side.name, items, state.processes.part(len(items)), without_id)
 
 
-def embed_pairs(
-    state: TrainingState, side: EmbeddedSide, batch: Batch, inputs: TowerInputs[Any]
-) -> EmbeddedPairs:
+def embed_pairs(state: Trainer, side: EmbeddedSide, batch: Batch, inputs: TowerInputs[Any]) -> EmbeddedPairs:
     """Embed one side of B' with a graph."""
     embeddings = state.engine.towers[side.name].dense(inputs.inputs)
     importance = side.population.importance
@@ -183,7 +154,7 @@ def backward_through_tower(side: EmbeddedPairs) -> None:
     torch.autograd.backward(side.embeddings, side.leaf.grad)
 
 
-def check_finite(state: TrainingState, means: Tensor) -> None:
+def check_finite(state: Trainer, means: Tensor) -> None:
     """Stop where the objective is infinite or not a number; in all processes, as `means` is the same in all.
 
     Raises:
@@ -197,7 +168,7 @@ def check_finite(state: TrainingState, means: Tensor) -> None:
 
 
 def gramian_batches(
-    state: TrainingState, section: EstimatorSection, estimator: GramianEstimator, side: EmbeddedSide
+    state: Trainer, section: EstimatorSection, estimator: GramianEstimator, side: EmbeddedSide
 ) -> tuple[GramianBatch, ...]:
     """The batch B of one side under θ(t), and for an estimator that looks ahead also that of step t + 1."""
     if estimator.observes == "nothing" or section.batch == "gradient":  # `gradient_step` has that batch
@@ -215,7 +186,7 @@ def gramian_batches(
 
 
 def observe(
-    state: TrainingState,
+    state: Trainer,
     estimator: GramianEstimator,
     side: EmbeddedSide,
     batches: Sequence[GramianBatch],
@@ -225,14 +196,14 @@ def observe(
         update(_of_all_processes(state, estimator, side, batch))
 
 
-def statistics(state: TrainingState, side: EmbeddedSide, batch: GramianBatch) -> GramianBatch:
+def statistics(state: Trainer, side: EmbeddedSide, batch: GramianBatch) -> GramianBatch:
     """What the objective has the estimator of a side observe: embeddings, and companions where it has any."""
     right = state.right_estimator if side.name == "left" else None
     return state.objective.statistics(side.name, batch, right)
 
 
 def _of_all_processes(
-    state: TrainingState, estimator: GramianEstimator, side: EmbeddedSide, batch: GramianBatch
+    state: Trainer, estimator: GramianEstimator, side: EmbeddedSide, batch: GramianBatch
 ) -> GramianBatch:
     """Exchange what an estimator needs of a batch: its mean rank-one term, or all its rows."""
     processes = state.processes

@@ -64,6 +64,14 @@ class Trainer:
         corpus: the prepared corpus.
         processes: the processes that train together, each with a trainer of its own.
 
+    Attributes:
+        step: t, the steps done so far.
+        total_steps: of the whole run.
+        pair_stream: the gradient batches B', as indices of training pairs.
+        target: s_i of every training pair, or None for 1.
+        previous: u and v of the last gradient batch, for ``batch: previous``.
+        gradient_step: a gradient step of this trainer, which the engine may have captured as a graph.
+
     Raises:
         ConfigError: when the configuration does not fit the corpus, the device or the processes.
         InputError: when the file of a prior does not fit the corpus.

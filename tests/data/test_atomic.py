@@ -138,7 +138,7 @@ def test_finds_files_in_folders_and_zips(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as opened:
         opened.write(folder / "toy.inter", "deep/toy.inter")
         opened.write(folder / "toy.item", "deep/toy.item")
-    for files in (find(folder), find(folder, "toy"), find(tmp_path, "toy"), find(archive)):
+    for files in (find(folder), find(archive)):
         assert set(files.files) == {"toy.inter", "toy.item"}
         assert read(files).name == "toy"
 
@@ -146,8 +146,6 @@ def test_finds_files_in_folders_and_zips(tmp_path: Path) -> None:
 def test_refuses_places_without_one_data_set(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no NAME\.inter"):
         find(tmp_path)
-    with pytest.raises(InputError, match=r"holds no other\.inter"):
-        find(tmp_path, "other")
     with pytest.raises(InputError, match="is neither a folder nor a zip"):
         find(tmp_path / "absent")
     for name in ("a.inter", "b.inter"):

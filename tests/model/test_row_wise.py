@@ -19,12 +19,13 @@ from split_tables import result
 from gramrun.base import capacity
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import Processes
+from gramrun.config import ModelSection
 from gramrun.config.loading import dump_config
 from gramrun.data import shards
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.trained import evaluate_run, load_model
 from gramrun.model.row_wise import padded_rows
-from gramrun.model.towers import TowerShape, initial_rows
+from gramrun.model.towers import initial_rows
 from gramrun.runs import corpus_of, open_run
 from gramrun.training.checks import check_run
 from gramrun.training.gram_error import check_config
@@ -128,7 +129,7 @@ def test_processes_with_split_tables_equal_one_with_whole_tables(configured, pag
     ("rows", "width"), [(1, 3), (5, 3), (65_536, 3), (65_537, 3), (65_552, 2), (140_001, 5)]
 )
 def test_rows_drawn_in_parts_have_the_bits_of_one_draw(rows, width):
-    shape = TowerShape(embedding_dim=width, input_dim=1, hidden=(), table_scale=0.1)
+    shape = ModelSection(embedding_dim=width)
     one, other = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
     whole = torch.empty(rows, width).normal_(0, 0.1, generator=one)
     parts = list(initial_rows(rows, shape, other))
@@ -287,6 +288,7 @@ def test_eight_processes_of_two_launchers(straight):
     assert evaluated["map@10"] == pytest.approx(records[-1]["map@10"], abs=1e-6)
 
 
+@needs_torchrec
 def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
     for setting, words in (
         ("train.optimizer=adam", "tables: row-wise has no adam"),

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from gramrun.config import ModelSection
 from gramrun.model.optimizers import OptimizerOptions, make_optimizers
-from gramrun.model.towers import FeatureColumn, TowerShape, TwoTower
+from gramrun.model.towers import FeatureColumn, TwoTower
 from gramrun.training.objective import squared_error
 
 SIZES = {"user": 4, "movie": 3, "genre": 5}
@@ -23,7 +24,7 @@ def columns():
 def model(seed=0, sparse=True, **shape):
     left, right = columns()
     shape = {"embedding_dim": 3, "input_dim": 4, "hidden": (6, 5), **shape}
-    return TwoTower(left, right, SIZES, TowerShape(**shape), seed, sparse)
+    return TwoTower(left, right, SIZES, ModelSection(**shape), seed, sparse)
 
 
 def literal(two_tower, tower, bags, shape):
@@ -75,7 +76,7 @@ def test_towers_equal_their_literal_twin(bag, output, hidden, skip):
 
 def test_sides_that_name_one_vocabulary_share_its_table():
     column = lambda: FeatureColumn("page", torch.arange(4), torch.arange(3, dtype=torch.int32))  # noqa: E731
-    two_tower = TwoTower([column()], [column()], {"page": 3}, TowerShape(3, 4, ()), seed=0)
+    two_tower = TwoTower([column()], [column()], {"page": 3}, ModelSection(embedding_dim=3), seed=0)
     assert len(two_tower.table_parameters()) == 1
     pages = torch.arange(3)
     assert torch.equal(two_tower.left_embeddings(pages), two_tower.right_embeddings(pages))
@@ -99,7 +100,7 @@ def test_initial_scale_is_what_the_documentation_says():
     sizes = {"user": items, "year": 500, "genre": 999}
 
     def spread(columns, hidden, skip=False):
-        shape = TowerShape(32, 64, hidden, skip=skip, table_scale=s)
+        shape = ModelSection(embedding_dim=32, hidden=hidden, skip=skip, table_scale=s)
         two_tower = TwoTower(columns, columns, sizes, shape, seed=0)
         return float(two_tower.left_embeddings(torch.arange(items)).square().mean().sqrt())
 
@@ -134,6 +135,8 @@ def test_squared_error_by_hand():
 @pytest.mark.parametrize("name", ["item.genre", "items", "50%"])
 def test_any_vocabulary_name_makes_a_table(name):
     column = FeatureColumn(name, torch.arange(4), torch.arange(3, dtype=torch.int32))
-    two_tower = TwoTower([column], [column], {name: 3}, TowerShape(3, 4, (5,)), seed=0)
+    two_tower = TwoTower(
+        [column], [column], {name: 3}, ModelSection(embedding_dim=3, input_dim=4, hidden=(5,)), seed=0
+    )
     assert two_tower.left_embeddings(torch.arange(3)).shape == (3, 3)
     two_tower.load_state_dict(two_tower.state_dict())

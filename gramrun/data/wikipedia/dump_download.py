@@ -58,7 +58,6 @@ def locate_wikipedia(
     contact: str | None = None,
     tables: Sequence[str] = TABLES,
     server: str = SERVER,
-    progress: bool = True,
 ) -> DumpFiles:
     """Find the tables of a Wikipedia's dump, downloading them if need be.
 
@@ -71,7 +70,6 @@ def locate_wikipedia(
         contact: as in `fetch_tables`.
         tables: as in `fetch_tables`.
         server: as in `fetch_tables`.
-        progress: as in `fetch_tables`.
 
     Returns:
         The files. Local files without published checksums beside them have `verified` unset.
@@ -100,9 +98,7 @@ def locate_wikipedia(
 
     def on_server() -> DumpFiles:
         asked = None if date == "latest" else date
-        return fetch_tables(
-            wiki, asked, downloads, server=server, contact=contact, tables=tables, progress=progress
-        )
+        return fetch_tables(wiki, asked, downloads, server=server, contact=contact, tables=tables)
 
     remedy = f"get the tables of {wiki} by other means and name their folder with --source FOLDER"
     return first_found(corpus, raw_folders, in_folder, [on_server], remedy)
@@ -116,7 +112,6 @@ def fetch_tables(
     server: str = SERVER,
     contact: str | None = None,
     tables: Sequence[str] = TABLES,
-    progress: bool = True,
 ) -> DumpFiles:
     """Download tables of one dump to ``folder/WIKI/DATE/``; files that are there already are only checked.
 
@@ -129,7 +124,6 @@ def fetch_tables(
         server: the address of the folder with the dumps of all wikis.
         contact: an address at which Wikimedia can reach whoever downloads.
         tables: which of `TABLES`; those that the dump's year did not have yet are left out.
-        progress: show progress bars, on a terminal only.
 
     Returns:
         The files, `verified` if a checksum is published for each.
@@ -152,7 +146,7 @@ def fetch_tables(
         temporary.write_bytes(status)
     for file in lacking:
         address = f"{site}{date}/{file.name}"
-        fetch(address, place / file.name, file.check, progress=progress, user_agent=user_agent)
+        fetch(address, place / file.name, file.check, user_agent=user_agent)
     files = {table: place / file.name for table, file in wanted.items()}
     return judged(DumpFiles(str(place), wiki, date, files), published)
 

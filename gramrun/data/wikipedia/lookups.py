@@ -93,17 +93,13 @@ class TitleIndex:
     titles are compared, byte by byte, only if they are almost certainly equal. It is as fast as a join by
     DuckDB or polars on 10^5 titles (``results/reference/bench/title_joins.md``), in a third of the memory,
     and looks up batches of a table of any size without hashing the titles again.
-
-    Args:
-        titles: the first titles; equal ones share a number.
     """
 
-    def __init__(self, titles: ByteStrings) -> None:
+    def __init__(self) -> None:
         self._slots = np.zeros(_FIRST_SLOTS, dtype=np.uint64)
         self._offsets = np.zeros(1, dtype=np.int64)
         self._data = np.zeros(0, dtype=np.uint8)
         self._count = 0
-        self.add(titles, np.ones(len(titles), dtype=bool))
 
     def __len__(self) -> int:
         return self._count

@@ -12,7 +12,7 @@ from gramrun.base.errors import InputError
 from gramrun.data.threads import prefetch
 from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
-from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects, concatenated
+from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
 
 # Codes in place of a row. Of a page number:
 UNKNOWN_PAGE = -1
@@ -32,16 +32,14 @@ class PageTable:
 
     Attributes:
         numbers: int64, shape (n,). page_id.
-        titles: n distinct titles, UTF-8.
         is_redirect: bool, shape (n,).
-        index: the titles' rows.
+        index: the distinct titles' rows.
         row_of: the row of each page number, `OTHER_NAMESPACE` or `UNKNOWN_PAGE`.
         categories: the category pages.
         read: the number of pages of all namespaces.
     """
 
     numbers: np.ndarray
-    titles: ByteStrings
     is_redirect: np.ndarray
     index: TitleIndex
     row_of: NumberMap
@@ -68,12 +66,12 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
         categories.append(batch.select(batch.namespaces == CATEGORIES))
     if not any(len(pages.numbers) for pages in main):
         raise InputError("the table page holds no page of namespace 0; check that it is a whole wiki's")
-    pages = concatenated(main)
+    pages = Pages.concatenate(main)
     main.clear()
     if (np.diff(pages.numbers) <= 0).any():  # the table is usually sorted by its primary key
         pages = pages.select(np.argsort(pages.numbers, kind="stable"))
     _refuse_double_numbers(pages)
-    index = TitleIndex(ByteStrings.of([]))
+    index = TitleIndex()
     rows = index.add(_require_text(pages), np.ones(len(pages.numbers), dtype=bool))
     if len(index) < len(rows):
         row = int((rows != np.arange(len(rows))).argmax())
@@ -83,9 +81,7 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
         )
     row_of.set(pages.numbers, np.arange(len(pages.numbers), dtype=np.int32), "page_id")
     row_of.settle()
-    return PageTable(
-        pages.numbers, index.titles, pages.is_redirect, index, row_of, concatenated(categories), read
-    )
+    return PageTable(pages.numbers, pages.is_redirect, index, row_of, Pages.concatenate(categories), read)
 
 
 def _refuse_double_numbers(pages: Pages) -> None:

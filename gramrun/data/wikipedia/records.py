@@ -8,8 +8,8 @@ the table ``linktarget`` (`ByNumber`: SQL since 2024, and XML, whose reader numb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from gramrun.data.wikipedia.byte_strings import ByteStrings
 
 ARTICLES = 0  # the namespace of articles
 CATEGORIES = 14  # the namespace of category pages
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,17 @@ class Pages:
         return Pages(
             self.numbers[rows], self.namespaces[rows], self.titles.take(rows), self.is_redirect[rows]
         )
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[Pages]) -> Pages:
+        """Join at least one batch."""
+        if len(batches) == 1:
+            return batches[0]
+        numbers, namespaces, is_redirect = (
+            np.concatenate([getattr(batch, name) for batch in batches])
+            for name in ("numbers", "namespaces", "is_redirect")
+        )
+        return cls(numbers, namespaces, ByteStrings.concatenate([b.titles for b in batches]), is_redirect)
 
 
 @dataclass(frozen=True)
@@ -97,21 +106,6 @@ class Links:
 
     def __len__(self) -> int:
         return len(self.sources)
-
-
-def concatenated(batches: Sequence[T]) -> T:
-    """Join at least one batch of records, all of the same types, into one."""
-    first: Any = batches[0]
-    if len(batches) == 1:
-        joined = first
-    elif isinstance(first, np.ndarray):
-        joined = np.concatenate(batches)  # type: ignore[arg-type]
-    elif isinstance(first, ByteStrings):
-        joined = ByteStrings.concatenate(batches)  # type: ignore[arg-type]
-    else:
-        names = [field.name for field in fields(first)]
-        joined = type(first)(*(concatenated([getattr(batch, name) for batch in batches]) for name in names))
-    return joined  # type: ignore[no-any-return]
 
 
 class Wiki(Protocol):

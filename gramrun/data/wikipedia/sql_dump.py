@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Batch:
     """
 
     rows: int
-    columns: Mapping[str, np.ndarray | ByteStrings]
+    columns: Mapping[str, Any]
     nulls: Mapping[str, np.ndarray]
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
 from gramrun.data.wikipedia.sql_dump import Batch, read_schema, read_table
 
@@ -97,7 +96,7 @@ class SqlWiki:
         """All rows of ``page``."""
         for batch in self._read("page", _PAGE):
             number, namespace, title, is_redirect = (batch.columns[name] for name in _PAGE)
-            yield Pages(_integers(number), _integers(namespace), _strings(title), _integers(is_redirect) != 0)
+            yield Pages(number, namespace, title, is_redirect != 0)
 
     def redirects(self) -> Iterator[Redirects]:
         """All rows of ``redirect``."""
@@ -106,15 +105,15 @@ class SqlWiki:
             source, namespace, title = (batch.columns[name] for name in _REDIRECT)
             elsewhere = np.zeros(batch.rows, dtype=bool)
             for name in optional:
-                elsewhere = np.diff(_strings(batch.columns[name]).offsets) > 0
-            yield Redirects(_integers(source), ByTitle(_integers(namespace), _strings(title)), elsewhere)
+                elsewhere = np.diff(batch.columns[name].offsets) > 0
+            yield Redirects(source, ByTitle(namespace, title), elsewhere)
 
     def link_targets(self) -> Iterator[LinkTargets]:
         """All rows of ``linktarget``, if links need it."""
         if "linktarget" in self._columns:
             for batch in self._read("linktarget", _LINKTARGET):
                 number, namespace, title = (batch.columns[name] for name in _LINKTARGET)
-                yield LinkTargets(_integers(number), _integers(namespace), _strings(title))
+                yield LinkTargets(number, namespace, title)
 
     def links(self) -> Iterator[Links]:
         """All rows of ``pagelinks``."""
@@ -128,10 +127,10 @@ class SqlWiki:
     def hidden_categories(self) -> Iterator[np.ndarray]:
         """page_ids with the property ``hiddencat``."""
         for batch in self._read("page_props", _PAGE_PROPS):
-            names = _strings(batch.columns["pp_propname"])
+            names = batch.columns["pp_propname"]
             candidates = np.flatnonzero(np.diff(names.offsets) == len(_HIDDEN))
             hidden = [row for row in candidates.tolist() if names[row] == _HIDDEN]
-            yield _integers(batch.columns["pp_page"])[hidden]
+            yield batch.columns["pp_page"][hidden]
 
     def _require(self, table: str, columns: Sequence[str], otherwise: str = "") -> tuple[str, ...]:
         """Return the columns of a table, after checking that it is there and has these."""
@@ -187,16 +186,14 @@ class SqlWiki:
     ) -> Iterator[Links]:
         source, namespace, title, number = columns
         for batch in self._read(table, [column for column in columns if column]):
-            sources = _integers(batch.columns[source])
+            sources = batch.columns[source]
             if title is None:
                 assert number is not None
                 yield Links(sources, ByNumber(_numbers(batch, number)))
                 continue
-            titles = _strings(batch.columns[title])
+            titles = batch.columns[title]
             namespaces = (
-                _integers(batch.columns[namespace])
-                if namespace
-                else np.full(batch.rows, CATEGORIES, dtype=np.int64)
+                batch.columns[namespace] if namespace else np.full(batch.rows, CATEGORIES, dtype=np.int64)
             )
             unnamed = np.diff(titles.offsets) == 0
             if number is None and unnamed.any() and self._has_numbers[table]:
@@ -222,15 +219,5 @@ class SqlWiki:
 
 def _numbers(batch: Batch, column: str) -> np.ndarray:
     """Numbers of ``linktarget``; -1, which no row has, for NULL."""
-    numbers = _integers(batch.columns[column])
+    numbers = batch.columns[column]
     return np.where(batch.nulls[column], -1, numbers) if column in batch.nulls else numbers
-
-
-def _integers(column: np.ndarray | ByteStrings) -> np.ndarray:
-    assert isinstance(column, np.ndarray)
-    return column
-
-
-def _strings(column: np.ndarray | ByteStrings) -> ByteStrings:
-    assert isinstance(column, ByteStrings)
-    return column

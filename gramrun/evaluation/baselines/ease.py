@@ -198,17 +198,9 @@ def evaluate(
     settings: EvaluationSection,
     among: Among = "all",
 ) -> dict[str, Any]:
-    """Rank the candidates of every chosen left item by X_u B and measure.
+    """As `gramrun.evaluation.protocol.evaluate_embeddings`, by X_u B instead of ⟨u, v⟩.
 
-    Args:
-        weights: B, float32, shape (right items, right items).
-        corpus: the split corpus.
-        split: ``validation`` or ``train``.
-        settings: candidates, left items and seed.
-        among: the right items that candidates are drawn from.
-
-    Returns:
-        The record of `gramrun.evaluation.protocol.measure`.
+    `weights` is B, float32, shape (right items, right items).
     """
     task = ranking_task(corpus, split, settings, among)
     return measure(task, ItemScores.of(corpus, task.left_items, weights), settings.seed)

@@ -59,7 +59,7 @@ def test_an_impossible_number_is_refused(number):
 
 @given(st.lists(TITLES, max_size=4), TITLES, st.data())
 def test_a_title_index_is_a_dictionary(batches, asked, data):
-    index, twin = TitleIndex(ByteStrings.of([])), {}
+    index, twin = TitleIndex(), {}
 
     def mask(titles):
         size = len(titles)
@@ -81,7 +81,7 @@ def test_a_title_index_is_a_dictionary(batches, asked, data):
 
 def test_a_title_index_grows():
     titles = [b"%d" % number for number in range(50_000)]
-    index = TitleIndex(ByteStrings.of(titles[:1]))
+    index = TitleIndex()
     every = np.ones(len(titles), dtype=bool)
     for start in range(0, len(titles), 7_001):
         batch = ByteStrings.of(titles[start : start + 7_001])
