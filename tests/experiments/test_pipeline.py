@@ -117,11 +117,11 @@ def test_the_pipeline_end_to_end(toy, capsys):
     # What is done is not done again; items share their runs.
     tables = [every[0], every[3]]
     made = times(Path("results"))
-    (toy / "weighting").mkdir()  # of another report
+    (toy / "baselines").mkdir()  # of another report
     capsys.readouterr()
     assert pipeline.reproduce(tables, "quick", toy) == path
     assert "all 4 runs are done" in capsys.readouterr().out
-    assert times(Path("results")) == made and not (toy / "weighting").exists()
+    assert times(Path("results")) == made and not (toy / "baselines").exists()
 
     # An interrupted run is resumed.
     run = Path("results/runs/toy/paper-sampling-seed0")

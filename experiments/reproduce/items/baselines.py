@@ -17,7 +17,6 @@ from experiments.report.sections import Section, Table, spread
 from experiments.report.verdicts import between_corpora
 from experiments.reproduce import rankings
 from experiments.reproduce.items import estimator_comparison
-from experiments.reproduce.items.weighting import exact_method
 from experiments.reproduce.jobs import Task, state_of
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.rankings import Method
@@ -33,9 +32,17 @@ QUICK = (
     ),
     Method("EASE", "ease", command="baseline"),
 )
-_PAPER = exact_method((1, 1))
+
+
+def exact_method(left: int, right: int) -> Method:
+    """Exact ALS; γ of a side is 1, a mean over pairs, or 0, over distinct items, as in its configs."""
+    settings = (f"baseline.gamma_{side}=1" for side, gamma in (("left", left), ("right", right)) if gamma)
+    return Method(f"exact ALS γ=({left}, {right})", "exact-als", tuple(settings), "baseline")
+
+
+_PAPER = exact_method(1, 1)
 SOLVED = (
-    *(exact_method(gamma) for gamma in ((0, 0), (1, 0), (0, 1), (1, 1))),
+    *(exact_method(*gammas) for gammas in ((0, 0), (1, 0), (0, 1), (1, 1))),
     replace(
         _PAPER,
         label="exact ALS γ=(1, 1), λ = 1 (the paper's)",
