@@ -8,7 +8,7 @@ TORCHREC := torchrec fbgemm-gpu-cpu
 JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .NOTPARALLEL:
-.PHONY: help setup test test-all mutants smoke reproduce report reference bench gpu dist lint clean
+.PHONY: help setup test test-all smoke reproduce report reference bench gpu dist lint clean
 
 help:
 	@echo "make reproduce [PROFILE=standard|paper]  raw data to figures, tables and verdicts in results/"
@@ -16,7 +16,6 @@ help:
 	@echo "make reference PROFILE=...  publish results/PROFILE in results/reference/; PART=standard-part a part's"
 	@echo "make test        lint, smoke and the fast suite (about 8 minutes on 2 cores)"
 	@echo "make test-all    the slow checks too"
-	@echo "make mutants     changes the code that tests ought to notice (tests/mutants.md; three hours)"
 	@echo "make smoke       every command on a synthetic corpus (under a minute)"
 	@echo "make bench       timings, interleaved, in results/bench/"
 	@echo "make gpu         what one GPU shows in ten minutes, in results/reference/gpu/"
@@ -76,10 +75,6 @@ test: $(VENV)/.installed-dev smoke lint
 
 test-all: $(VENV)/.installed-dev smoke lint
 	$(BIN)/python -m pytest -n $(JOBS)
-
-mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[mutation]"
-	$(BIN)/python tests/mutants.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m experiments.benchmarks.step_time
