@@ -12,7 +12,6 @@ import yaml
 
 from experiments import benchmarks
 from experiments.benchmarks import (
-    adam_step,
     estimator_cost,
     evaluation_speed,
     gpu,
@@ -98,18 +97,6 @@ def test_every_contender_of_a_step_at_toy_size(tmp_path, monkeypatch):
         torch.set_num_threads(threads)
     assert set(timed["ms"]) == {step_time.BARE, step_time.PLAIN, *step_time.ENGINES}
     assert all(ms > 0 for times in timed["ms"].values() for ms in times)
-
-
-def test_every_contender_of_a_step_of_adam_at_toy_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "STEPS", 2)
-    threads = torch.get_num_threads()
-    try:
-        file, _ = pages_of_two_layers(tmp_path)
-        timed = adam_step.time_steps(file, tmp_path / "pages", 2, rounds=1, warm=3)
-    finally:
-        torch.set_num_threads(threads)
-    assert set(timed) == set(adam_step.CONTENDERS)
-    assert (timed > 0).all(axis=None)
 
 
 def test_slow_contenders_are_timed_over_fewer_steps(monkeypatch):
