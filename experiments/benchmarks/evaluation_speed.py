@@ -1,14 +1,12 @@
 """Time `rank_relevant` against a bare float32 product with ``topk``, interleaved.
 
-    python -m experiments.benchmarks.evaluation_speed [--run RUN [--data DIR]] [--rounds 5] [--rows 85000]
+    python -m experiments.benchmarks.evaluation_speed [--rounds 5] [--rows 85000]
 
-Without a run, embeddings are random: 85,000 items a side, k = 64, once with normal entries and once with
-norms that fall as popularity does in Zipf's law, which loosens the bound in `gramrun.evaluation.top_k`. Each
-left item has six relevant items, two of them among its best, and fifty excluded items. With a run, the
-embeddings are those of its newest checkpoint, ranked by its validation pairs; DIR is its prepared corpus, if
-that has moved. The bare product writes to preallocated memory in the same chunks of 256 left items; its
-``topk`` has depth 100. Each round times every contender once, or for two seconds, in a new random order. The
-table shows the ratios within a round.
+Embeddings are random: 85,000 items a side, k = 64, once with normal entries and once with norms that fall as
+popularity does in Zipf's law, which loosens the bound in `gramrun.evaluation.top_k`. Each left item has six
+relevant items, two of them among its best, and fifty excluded items. The bare product writes to preallocated
+memory in the same chunks of 256 left items; its ``topk`` has depth 100. Each round times every contender
+once, or for two seconds, in a new random order. The table shows the ratios within a round.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,29 +21,22 @@ import torch
 from torch import Tensor
 
 from experiments.reproduce import timing
-from gramrun import runs
-from gramrun.data.shards import open_corpus
 from gramrun.evaluation import ranking
-from gramrun.evaluation.protocol import ranking_task
 from gramrun.evaluation.ranking import Ints, ItemSets
-from gramrun.model.build import embed_all, make_model
-from gramrun.runs import checkpoints
 
 CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
 BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"
-Contenders = dict[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The arguments of `rank_relevant`, and a function that embeds all items, if there is a model."""
+    """The arguments of `rank_relevant`."""
 
     left: Tensor
     right: Tensor
     candidates: Ints
     relevant: ItemSets
     excluded: ItemSets
-    embed: Callable[[], object] | None = None
 
 
 def made_up(rows: int, items: int, candidates: int, dim: int, *, zipf: bool) -> Problem:
@@ -71,29 +61,7 @@ def made_up(rows: int, items: int, candidates: int, dim: int, *, zipf: bool) -> 
     )
 
 
-def of_run(path: Path, data: Path | None, rows: int) -> Problem:
-    """The validation split of a run, under the parameters of its newest checkpoint."""
-    run = runs.open_run(path)
-    corpus = open_corpus(data or run.config.data.path)
-    model = make_model(run.config, corpus)
-    state = checkpoints.load_newest(run)
-    assert state is not None, "train the run first"
-    model.load_state_dict(state["trainer"]["model"])
-    settings = run.config.evaluation.model_copy(update={"left_items": rows})
-    task = ranking_task(corpus, "validation", settings)
-    left, right = embed_all(model, corpus)
-    assert task.excluded is not None
-    return Problem(
-        left[torch.from_numpy(task.left_items)],
-        right,
-        task.candidates,
-        task.relevant,
-        task.excluded,
-        lambda: embed_all(model, corpus),
-    )
-
-
-def contenders(problem: Problem) -> Contenders:
+def contenders(problem: Problem) -> dict[str, Callable[[], object]]:
     """Functions that rank for all left items, by contender."""
     left, right = problem.left, problem.right
     v = right[torch.from_numpy(problem.candidates)]
@@ -114,8 +82,7 @@ def contenders(problem: Problem) -> Contenders:
             left, right, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK
         )
 
-    timed: Contenders = {BARE: bare, FLOAT64: float64, WHOLE: whole}
-    return timed | ({"beside it: embedding all items": problem.embed} if problem.embed else {})
+    return {BARE: bare, FLOAT64: float64, WHOLE: whole}
 
 
 def measure(problem: Problem, rounds: int) -> pd.DataFrame:
@@ -135,20 +102,12 @@ def title(name: str, problem: Problem) -> str:
 def main() -> None:
     """Time them; write results/bench/evaluation_speed.{json,md}."""
     parser = argparse.ArgumentParser(description="Time the ranking of an evaluation, interleaved.")
-    parser.add_argument("--run", type=Path, help="a finished run; without it, embeddings are made up")
-    parser.add_argument("--data", type=Path, help="the run's prepared corpus, if it has moved")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=85_000, help="left items")
     arguments = parser.parse_args()
-    if arguments.run:
-        problems = {"A trained run": of_run(arguments.run, arguments.data, arguments.rows)}
-    else:
-        problems = {
-            name: made_up(arguments.rows, 85_000, 50_000, 64, zipf=zipf)
-            for name, zipf in (("Normal entries", False), ("Zipf norms", True))
-        }
     parts, numbers = [], {}
-    for name, problem in problems.items():
+    for name, zipf in (("Normal entries", False), ("Zipf norms", True)):
+        problem = made_up(arguments.rows, 85_000, 50_000, 64, zipf=zipf)
         frame = measure(problem, arguments.rounds)
         parts.append(timing.table(frame, title(name, problem), BARE))
         numbers[name] = frame.to_dict(orient="list")

@@ -85,11 +85,6 @@ def _train(config: Path, settings: Sequence[str], processes: int) -> list[str]:
     return [*together(processes), "gramrun", "train", "--config", str(config), *chosen]
 
 
-def write_pages(folder: Path, size: Mapping[str, int]) -> None:
-    """Write a corpus."""
-    pages_corpus(folder, **size)
-
-
 def time_steps(folders: Mapping[str, Path], rounds: int) -> dict[str, Any]:
     """Milliseconds a step at each size, interleaved, and the seconds of each start."""
     steppers, start = {}, {}
@@ -112,14 +107,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of steps at three sizes of corpus.")
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--folder", type=Path, help="where the corpora lie or are put, and stay")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        place = arguments.folder or Path(temporary)
-        folders = {name: place / name for name in arguments.sizes}
+        folders = {name: Path(temporary) / name for name in arguments.sizes}
         for name, folder in folders.items():
-            if not folder.exists():
-                apart(write_pages, folder, SIZES[name])
+            pages_corpus(folder, **SIZES[name])
         timed = apart(time_steps, folders, arguments.rounds)
         memory = {}
         for name, folder in folders.items():

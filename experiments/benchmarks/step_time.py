@@ -205,7 +205,6 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=list(CONFIGS), default=list(CONFIGS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--pages", type=Path, help="a prepared corpus instead of the made one")
     arguments = parser.parse_args()
     sections, numbers = [], {}
     with tempfile.TemporaryDirectory() as folder:
@@ -214,9 +213,7 @@ def main() -> None:
                 gramrun(["prepare", "movielens-1m", "--output", "data/movielens-1m"])
                 corpus = open_corpus(Path("data/movielens-1m"))
             else:
-                corpus = (
-                    open_corpus(arguments.pages) if arguments.pages else pages_corpus(Path(folder) / name)
-                )
+                corpus = pages_corpus(Path(folder) / name)
             text, numbers[name] = report(name, corpus, arguments.threads, arguments.rounds)
             sections.append(text)
     text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections])

@@ -293,10 +293,10 @@ def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
     )
 
 
-def largest_speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
+def largest_speed_ups(frame: pd.DataFrame, label: str) -> Seeds:
     """The upper bound of `speed_ups`: the method reaches the level by its first evaluation."""
     return tuple(
-        float(_arrival(reference, level, axis) / curve[0, axis])
+        float(_arrival(reference, level, SECONDS) / curve[0, SECONDS])
         for curve, reference, level in _beside_sampling(frame, label)
     )
 

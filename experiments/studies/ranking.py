@@ -2,7 +2,6 @@
 
     python -m experiments.studies.ranking search --dataset movielens-1m --method implicit-als --width 64
     python -m experiments.studies.ranking final --dataset movielens-1m --method towers --width 64
-    python -m experiments.studies.ranking report --dataset movielens-1m
     python -m experiments.studies.ranking defaults --dataset movielens-100k
 
 A search draws `TRIES` points: half spread evenly over the ranges of `RANGES`, a quarter around the best of
@@ -34,7 +33,6 @@ from scipy.sparse import csr_array
 from scipy.stats import qmc
 
 import gramrun
-from experiments.report.sections import interval
 from experiments.reproduce.corpora import DATASETS, prepare
 from gramrun.base.files import write_text
 from gramrun.base.locks import locked
@@ -51,7 +49,6 @@ from gramrun.training.trainer import Trainer
 RESULTS = Path("results/ranking")
 CHOSEN = Path(__file__).with_name("ranking.yaml")
 TRIED = Path("results/reference/ranking/search/defaults.csv")
-REFERENCE = "implicit ALS"
 TRIES = 20
 LOG, LINEAR = "log", "linear"
 
@@ -245,32 +242,10 @@ def defaults(dataset: str) -> None:
         record(RESULTS / "search" / f"defaults-{dataset}.csv", {**point, "published": row[dataset], **found})
 
 
-def report(dataset: str) -> str:
-    """The Markdown table of the finals: a row for each width and method; differences paired by seed."""
-    frame = pd.read_csv(RESULTS / f"runs-{dataset}.csv")
-    lines = [
-        "| k | method | validation MAP@10 | minus the better implicit ALS, same k | recall@100 | nDCG@10 |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (width, label), own in frame.groupby(["width", "method"]):
-        values = own.set_index("seed")["map@10"]
-        rivals = frame[(frame["width"] == width) & frame["method"].str.startswith(REFERENCE)]
-        best = rivals.groupby("method")["map@10"].mean().idxmax()
-        difference = (values - rivals[rivals["method"] == best].set_index("seed")["map@10"]).dropna()
-        low, high = interval(tuple(difference))
-        gap = "" if label == best else f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
-        error = f" ± {values.std():.4f}" if len(values) > 1 else ""
-        recall, ndcg = own["recall@100"].mean(), own["ndcg@10"].mean()
-        lines.append(
-            f"| {width} | {label} | {values.mean():.4f}{error} | {gap} | {recall:.4f} | {ndcg:.4f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
-    """Search, run the finals, or write the report."""
+    """Search, run the finals, or try the defaults."""
     parser = argparse.ArgumentParser(description="What ranks best.")
-    parser.add_argument("part", choices=("search", "final", "report", "defaults"))
+    parser.add_argument("part", choices=("search", "final", "defaults"))
     parser.add_argument("--dataset", default="movielens-1m")
     parser.add_argument("--method", nargs="+", default=["implicit-als"])
     parser.add_argument("--width", nargs="+", type=int, default=[35, 64, 128])
@@ -287,8 +262,6 @@ def main() -> None:
             final(arguments.dataset, arguments.method, arguments.width, arguments.seeds)
         case "defaults":
             defaults(arguments.dataset)
-        case "report":
-            print(report(arguments.dataset))
 
 
 if __name__ == "__main__":
