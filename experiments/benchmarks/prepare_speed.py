@@ -211,7 +211,7 @@ def made(folder: Path, name: str, generation: str) -> Path:
 
 def _write(name: str, tables: Path, generation: str) -> None:
     if not tables.exists():
-        corpus = expand(name, find("enwik8", PrepareConfig(), None).read(), WIKIS[name])
+        corpus = expand(name, find("enwik8", PrepareConfig(), None).read(tables.parent), WIKIS[name])
         write_tables(CorpusWiki("expandedwiki", corpus), tables, generation)
 
 

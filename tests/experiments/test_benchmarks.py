@@ -5,24 +5,29 @@ import json
 import pkgutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
+from small_wiki import write_wiki
 
 from experiments import benchmarks
 from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
     gpu,
+    prepare_speed,
     row_wise,
     step_time,
 )
 from experiments.benchmarks.random_pages import pages_corpus
 from experiments.reproduce import timing
 from gramrun.base.processes import SINGLE_PROCESS
-from gramrun.config import RunConfig
+from gramrun.config import PrepareConfig, RunConfig
 from gramrun.config.loading import load_config
+from gramrun.data.expansion import Expansion, expand
+from gramrun.data.registry import find
 from gramrun.evaluation import ranking
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -128,6 +133,22 @@ def test_the_speed_of_ranking_at_toy_size(tmp_path, monkeypatch):
     text = timing.table(frame, evaluation_speed.title("toy", problem), evaluation_speed.BARE)
     assert "toy: 300 left items, 700 candidates of 900, k = 16" in text
     assert text.splitlines()[4].startswith("| product and topk |")
+
+
+@pytest.mark.parametrize("generation", prepare_speed.TIMED)
+def test_the_tables_that_prepare_is_timed_on_hold_an_expansion(generation, tmp_path, monkeypatch):
+    """A small wiki in enwik8's place is expanded to 480 pages, written, and read as it was."""
+    (tmp_path / "raw").mkdir()
+    write_wiki(tmp_path / "raw" / "enwik8")
+    monkeypatch.setenv("GRAMRUN_RAW", str(tmp_path / "raw"))
+    expansion = Expansion(2, 2, 2, 5000)
+    monkeypatch.setitem(prepare_speed.WIKIS, "1m", expansion)
+    prepare_speed._write("1m", tmp_path / "tables", generation)
+    corpus = find("wikipedia-sql", PrepareConfig(), tmp_path / "tables").read(tmp_path)
+    expanded = expand("1m", find("enwik8", PrepareConfig(), None).read(tmp_path), expansion)
+    assert corpus.left.items == expanded.left.items == 480
+    np.testing.assert_array_equal(corpus.pair_left, expanded.pair_left)
+    np.testing.assert_array_equal(corpus.pair_right, expanded.pair_right)
 
 
 def test_split_tables_at_toy_size(tmp_path, monkeypatch):
