@@ -44,7 +44,7 @@ def test_costs_follow_their_shapes():
     assert pair > item
 
 
-@pytest.mark.parametrize("profile", ["quick", "paper"])
+@pytest.mark.parametrize("profile", ["quick", "standard", "paper"])
 def test_no_profile_needs_data_or_writes_anything_in_a_dry_run(profile, tmp_path, monkeypatch):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
