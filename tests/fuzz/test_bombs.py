@@ -1,4 +1,4 @@
-"""Small inputs that would take much memory or name absurd sizes and paths, and a server that answers anything."""
+"""Small inputs that would take much memory, and settings that name absurd sizes or hide a line of a request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import sql_twin
-import zstandard
 from fuzzing import command
 from hostile_wiki import Size, clean_wiki
 
@@ -24,23 +23,15 @@ def dump(tmp_path) -> Path:
     )
 
 
-def gz(path: Path):
-    return gzip.open(path, "wb", compresslevel=1)
-
-
-def zst(path: Path):
-    return zstandard.open(path, "wb")
-
-
 CREATE = (
     b"CREATE TABLE `page` (`page_id` int, `page_namespace` int, `page_title` blob, `page_is_redirect` int);\n"
 )
 ROWS = CREATE + b"INSERT INTO `page` VALUES (1,0,'"
-# Compressor, suffix, the first bytes, 1 MiB that is repeated 600 times, and the message.
+# The first bytes, 1 MiB that is repeated 600 times, and the message.
 BOMBS = {
-    "zeros": (gz, ".gz", b"\0", bytes(1 << 20), "no statement of mysqldump"),
-    "a string": (gz, ".gz", ROWS, b"x" * (1 << 20), "is larger than 64 MiB"),
-    "columns": (gz, ".gz", b"CREATE TABLE page (a int", b",b int" * 150_000, "no statement of mysqldump"),
+    "zeros": (b"\0", bytes(1 << 20), "no statement of mysqldump"),
+    "a string": (ROWS, b"x" * (1 << 20), "is larger than 64 MiB"),
+    "columns": (b"CREATE TABLE page (a int", b",b int" * 150_000, "no statement of mysqldump"),
 }
 
 
@@ -48,10 +39,10 @@ BOMBS = {
     "name", [name if name == "a string" else pytest.param(name, marks=pytest.mark.slow) for name in BOMBS]
 )
 def test_a_packed_table_of_gigabytes_is_refused_in_little_memory(name, dump, peak_of_prepare):
-    pack, suffix, head, fill, message = BOMBS[name]
+    head, fill, message = BOMBS[name]
     file = dump / "hostilewiki-20260101-page.sql"
     file.unlink()
-    with pack(file.with_name(file.name + suffix)) as packed:
+    with gzip.open(f"{file}.gz", "wb", compresslevel=1) as packed:
         packed.write(head)
         for _ in range(600):
             packed.write(fill)
@@ -81,7 +72,6 @@ SETTINGS = [
     ("synthetic", "synthetic.left_items=4000000000"),
     ("synthetic", "split.validation_fraction=1e-300"),
     ("simple-scale", "expansion.left_blocks=4000000000"),
-    ("synthetic", "dump.contact='a\\r\\nX: y'"),
 ]
 
 
@@ -89,4 +79,14 @@ SETTINGS = [
 def test_settings_beyond_all_use_are_one_line(corpus, setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, error = command("prepare", corpus, "--output", tmp_path / "out", "--set", setting)
-    assert code in (1, 2) or "contact" in setting, error
+    assert code in (1, 2), error
+
+
+def test_a_contact_with_a_line_of_its_own_is_refused_before_a_request(tmp_path, monkeypatch):
+    """It becomes a part of a header, User-Agent."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAMRUN_RAW", raising=False)
+    setting = 'dump.contact="a\\r\\nX: y"'
+    code, _, error = command("prepare", "wikipedia-simple", "--output", "out", "--set", setting)
+    assert code == 2
+    assert r"dump.contact='a\r\nX: y': write an address" in error
