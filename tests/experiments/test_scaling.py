@@ -65,12 +65,14 @@ def test_links_are_sorted_and_distinct_and_follow_from_the_seed():
     assert len(other.pair_left) != len(corpus.pair_left) or (other.pair_right != corpus.pair_right).any()
 
 
-def test_the_rows_that_are_drawn_at_once_change_no_distribution(monkeypatch):
+@pytest.mark.parametrize("rows", [1, 5, 12])
+def test_the_rows_that_are_drawn_at_once_change_no_link(rows, monkeypatch):
+    """One stream of random numbers goes through all rows, however they are divided."""
     truth = plant(TINY)
-    monkeypatch.setattr(planted_clusters, "_ROWS_AT_ONCE", 5)
-    left, right = draw_links(truth, 4, 0)
-    assert set(left) == set(range(12))
-    assert (truth.weights[left, truth.topic[right]] > 0).all(), "a link to a topic that its left item has not"
+    at_once = draw_links(truth, 4, seed=0)
+    monkeypatch.setattr(planted_clusters, "_ROWS_AT_ONCE", rows)
+    for divided, whole in zip(draw_links(truth, 4, seed=0), at_once, strict=True):
+        np.testing.assert_array_equal(divided, whole)
 
 
 def test_the_planted_ranking_beats_popularity_and_a_shuffled_truth(tmp_path):
