@@ -7,7 +7,7 @@
 | `prepare atomic --source mine` | the folder `mine`, which the page asks for, with 2,400 made pairs |
 | `train` on a config of MovieLens | the same config and corpus path, one epoch (two where it is resumed) |
 | `gram-error` on a config of MovieLens | the same, 20 steps, measured every 10 |
-| what needs a network, a GPU, several processes or another program | parsed, not run (`test_commands.py`) |
+| what needs a network, a GPU, several processes or another program | parsed, not run (`test_pages.py`) |
 """
 
 from __future__ import annotations
