@@ -133,8 +133,7 @@ def main() -> None:
         sums = {contender: f"{taken:,.1f}" if taken else "" for contender, taken in rebuilds.items()}
         parts.append(table(frame, title, REFERENCE, {"state, MB": megabytes, "rebuild of Ŝ, ms": sums}))
         numbers[name] = {"ms": frame.to_dict(orient="list"), "bytes": memory, "rebuild_ms": rebuilds}
-    command = f"`python -m experiments.benchmarks.estimator_cost --workloads {' '.join(arguments.workloads)}`"
-    text = "\n\n".join([f"{command}. Goals: SOGram 1.03, SAGram per item 1.10.", *parts])
+    text = "\n\n".join(["Goals: SOGram 1.03, SAGram per item 1.10.", *parts])
     write("estimator_cost", text, {"threads": threads, **numbers})
 
 

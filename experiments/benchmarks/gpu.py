@@ -34,9 +34,7 @@ from torch._C._distributed_c10d import HashStore
 from experiments.benchmarks import growth
 from experiments.benchmarks.random_pages import pages_corpus
 from experiments.benchmarks.step_time import ADAGRAD, BARE, bare_steps, products
-from experiments.reproduce.timing import measure
-from gramrun.base.files import write_json, write_text
-from gramrun.base.provenance import provenance
+from experiments.reproduce.timing import measure, write
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.corpus import SplitCorpus
@@ -213,7 +211,7 @@ def parts(
 
 def report(found: Mapping[str, Any]) -> str:
     """The Markdown tables."""
-    lines = [f"`python -m experiments.benchmarks.gpu`, {found['device']}, torch {torch.__version__}.", ""]
+    lines = [f"{found['device']}.", ""]
     lines += ["| part | seconds | result |", "|---|---|---|"]
     for name, part in found["parts"].items():
         lines.append(f"| {name} | {part['seconds']:.0f} | {describe(part)} |")
@@ -264,10 +262,8 @@ def main(argv: list[str] | None = None) -> int:
             done[name]["seconds"] = time.monotonic() - started
             print(f"{name}: {describe(done[name])}", flush=True)
     device = torch.cuda.get_device_name() if arguments.device == "cuda" else "a rehearsal on the CPU"
-    found = {**provenance(), "device": device, "parts": done}
-    output.mkdir(parents=True, exist_ok=True)
-    write_json(output / "gpu.json", found)
-    write_text(output / "gpu.md", report(found))
+    found = {"device": device, "parts": done}
+    write("gpu", report(found), found, output)
     return int(any("failed" in part for part in done.values()))
 
 

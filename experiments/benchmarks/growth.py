@@ -133,10 +133,7 @@ def report(timed: Mapping[str, Any], memory: Mapping[str, Mapping[str, float]]) 
     smallest = next(iter(memory))
     goals = "Goals: time 1.3, predicted within 0.9 to 1.1 of the peak."
     title = f"corpora of so many pages, {torch.get_num_threads()} threads, {len(frame)} rounds"
-    table_of_sizes = table(frame, title, smallest, others)
-    return (
-        f"`python -m experiments.benchmarks.growth --sizes {' '.join(memory)}`. {goals}\n\n{table_of_sizes}\n"
-    )
+    return f"{goals}\n\n{table(frame, title, smallest, others)}"
 
 
 if __name__ == "__main__":

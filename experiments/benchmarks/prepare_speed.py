@@ -240,8 +240,6 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep the tables of fr-scale, some gigabytes")
     arguments = parser.parse_args()
     lines = [
-        f"`python -m experiments.benchmarks.prepare_speed --sizes {' '.join(arguments.sizes)} --generations "
-        f"{' '.join(arguments.generations)} --rounds {arguments.rounds}`, {os.cpu_count()} cores. "
         "Goals: ratio 1.0 (accepted 1.5), 1 GB at simple-scale, 5 GB at fr-scale.",
         "",
         "| wiki | tables of | links, millions | SQL, MB | zcat, s | prepare, s "

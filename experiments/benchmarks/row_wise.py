@@ -189,8 +189,7 @@ def report(
 ) -> str:
     """The Markdown tables."""
     lines = [
-        f"`python -m experiments.benchmarks.row_wise`; {timed['round'].nunique()} rounds, processes of one "
-        f"thread on one machine of {os.cpu_count()} cores; "
+        f"{timed['round'].nunique()} rounds, processes of one thread on a machine of {os.cpu_count()} cores; "
         f"width {WIDTH}, B = B' = {BATCH}; median (min–max).",
         "",
         "| processes | tables | ms a step | row-wise / replicated | received in a step, MB | start, s |",

@@ -216,7 +216,7 @@ def main() -> None:
                 corpus = pages_corpus(Path(folder) / name)
             text, numbers[name] = report(name, corpus, arguments.threads, arguments.rounds)
             sections.append(text)
-    text = "\n\n".join([f"`python -m experiments.benchmarks.step_time`. {GOAL}", *sections])
+    text = "\n\n".join([GOAL, *sections])
     write("step_time", text, {"workloads": numbers})
 
 

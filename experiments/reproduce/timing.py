@@ -78,13 +78,14 @@ def ratio(frame: pd.DataFrame, name: str, reference: str) -> str:
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
-def write(name: str, text: str, numbers: Mapping[str, Any]) -> None:
-    """Write and print a benchmark's tables, with commit, versions and machine; and its numbers as JSON."""
+def write(name: str, text: str, numbers: Mapping[str, Any], folder: Path = RESULTS) -> None:
+    """Write and print a benchmark's tables, with command, commit and machine; and its numbers as JSON."""
     made = provenance()
-    told = f"{text.rstrip()}\n\nCode: commit `{made['git_commit']}`; {environment(made)}.\n"
-    write_json(RESULTS / f"{name}.json", {**made, **numbers})
-    write_text(RESULTS / f"{name}.md", told)
-    print(f"{told}wrote {RESULTS}/{name}.md")
+    code = f"Code: commit `{made['git_commit']}`; {environment(made)}."
+    told = f"`{made['command']}`\n\n{text.rstrip()}\n\n{code}\n"
+    write_json(folder / f"{name}.json", {**made, **numbers})
+    write_text(folder / f"{name}.md", told)
+    print(f"{told}wrote {folder}/{name}.md")
 
 
 def apart(function: Callable[..., Any], *arguments: object) -> Any:

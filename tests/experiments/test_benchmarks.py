@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +182,15 @@ def test_what_a_gpu_is_to_show_is_rehearsed_on_the_cpu(tmp_path, monkeypatch, ca
     assert "static" in (tmp_path / "gpu.md").read_text()
     absent = gpu.train_for("wikipedia-fr", tmp_path / "fr-scale", "cpu", 1)
     assert gpu.describe(absent) == f"absent: gramrun prepare fr-scale --output {tmp_path / 'fr-scale'}"
+
+
+def test_tables_name_the_command_that_made_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["toy.py", "--rounds", "3", "--folder", "my corpora"])
+    timing.write("toy", "### Toy", {"ms": [1]}, tmp_path)
+    command, _, rest = (tmp_path / "toy.md").read_text().partition("\n\n")
+    assert command.endswith(" --rounds 3 --folder 'my corpora'`") and rest.startswith("### Toy\n\nCode: ")
+    made = json.loads((tmp_path / "toy.json").read_text())
+    assert command == f"`{made['command']}`" and made["ms"] == [1]
 
 
 @pytest.mark.parametrize("wiki", gpu.WIKIS.values())
