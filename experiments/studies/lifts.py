@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 
 from experiments.report.keys import EXACT, SAMPLING
 from experiments.report.sections import geometric, write_figure
+from experiments.studies.trainings import rows
 from gramrun.base.files import write_text
 from gramrun.runs.panels import empty_panels, line_styles, put_legend, styled
 
@@ -38,34 +39,24 @@ LIMITS = (-30, 32)  # per cent, of the y axis
 
 LIFTS = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, by what a training is called
 SGD = "enwik8, SGD, 1,920 epochs"
-FACTORIAL = {  # training: tables of results/reference/factorial, their optimizer and k
-    "enwik8, Adagrad": (["enwik8-adagrad"], "Adagrad", 64),
-    "enwik8, sparse Adam, η/5": (["enwik8-slower"], "sparse Adam at a fifth of η", 64),
-    "enwik8, sparse Adam": (["enwik8"], "sparse Adam", 64),
-    "enwik8, Adam": (["enwik8-dense-adam"], "Adam", 64),
-    SGD: (
-        ["enwik8-sgd-to-its-plateau", "enwik8-sgd-to-its-plateau-small-batch"],
-        "SGD, 1920 epochs",
-        64,
-    ),
-    "enwik8, titles, Adagrad, 40 epochs": (["enwik8-titles", "enwik8-titles-small-batch"], "Adagrad", 64),
-    "enwik8, titles, Adagrad, 20 epochs": (["enwik8-titles-half-as-long"], "Adagrad, 20 epochs", 64),
-    "enwik8, titles, sparse Adam, 80 epochs": (
-        ["enwik8-titles-sparse-adam-four-times-as-long"], "sparse Adam, 80 epochs", 64,
-    ),
-    "enwik8, titles, Adam, 80 epochs": (["enwik8-titles-adam-four-times-as-long"], "Adam, 80 epochs", 64),
-    "enwik8, titles, SGD, 320 epochs": (["enwik8-titles-sgd-to-its-plateau"], "SGD, 320 epochs", 64),
-    "simple-scale, Adagrad": (["simple-scale", "simple-scale-small-batch"], "Adagrad", 64),
-    "simple-scale, inputs of 256, Adagrad": (
-        ["simple-scale-wider-inputs-adagrad"], "Adagrad, inputs of 256", 64,
-    ),
-    "simple-scale, inputs of 256, sparse Adam": (
-        ["simple-scale-wider-inputs"], "sparse Adam, inputs of 256", 64,
-    ),
-    "miwiki, sparse Adam": (["miwiki"], "sparse Adam", 64),
-    "miwiki, Adagrad": (["miwiki-adagrad"], "Adagrad", 64),
-    "fr-scale, sparse Adam": (["fr-scale"], "sparse Adam", 128),
-}  # fmt: skip
+FACTORIAL = (  # of `TRAININGS`
+    "enwik8, Adagrad",
+    "enwik8, sparse Adam, η/5",
+    "enwik8, sparse Adam",
+    "enwik8, Adam",
+    SGD,
+    "enwik8, titles, Adagrad, 40 epochs",
+    "enwik8, titles, Adagrad, 20 epochs",
+    "enwik8, titles, sparse Adam, 80 epochs",
+    "enwik8, titles, Adam, 80 epochs",
+    "enwik8, titles, SGD, 320 epochs",
+    "simple-scale, Adagrad",
+    "simple-scale, inputs of 256, Adagrad",
+    "simple-scale, inputs of 256, sparse Adam",
+    "miwiki, sparse Adam",
+    "miwiki, Adagrad",
+    "fr-scale, sparse Adam",
+)
 PLANTED = {  # items, epochs, k
     "planted, a million items, 1 epoch": (1_000_000, 1, 16),
     "planted, 100,000 items, 10 epochs": (100_000, 10, 16),
@@ -89,8 +80,8 @@ SHOWN = {  # training -> title of its panel
 
 def measure(reference: Path) -> pd.DataFrame:
     """The rows of ``lifts.csv``."""
-    rows = [*_planted(reference), *_movies(reference), *_factorial(reference), *_sgd(reference)]
-    return pd.DataFrame(rows, columns=["training", "k", "B", "estimator", "lift", "low", "high"])
+    found = [*_planted(reference), *_movies(reference), *_factorial(reference), *_sgd(reference)]
+    return pd.DataFrame(found, columns=["training", "k", "B", "estimator", "lift", "low", "high"])
 
 
 def _planted(reference: Path) -> Iterator[tuple]:
@@ -123,9 +114,8 @@ def _movies(reference: Path) -> Iterator[tuple]:
 
 
 def _factorial(reference: Path) -> Iterator[tuple]:
-    for title, (names, optimizer, k) in FACTORIAL.items():
-        tables = [pd.read_csv(reference / "factorial" / f"{name}.csv", dtype=str) for name in names]
-        frame = pd.concat(own[own["optimizer"] == optimizer] for own in tables)
+    for title in FACTORIAL:
+        frame, k = rows(reference, title), 128 if title.startswith("fr-scale") else 64
         for suffix, column in LIFTS.items():
             for row in frame[frame["estimator"].isin(STYLES)].dropna(subset=column).to_dict("records"):
                 yield title + suffix, k, int(row["B"]), row["estimator"], *_parsed(row[column])
