@@ -1,6 +1,5 @@
 """`main` at toy size: commands, exit codes, one-line errors, and signals to a real process."""
 
-import json
 import os
 import resource
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import helpers
 import pytest
-from helpers import CONFIG, settings, timeless
+from helpers import CONFIG, settings
 
 SMALL = settings(*helpers.SMALL)
 
@@ -198,39 +197,6 @@ def test_help_is_fast_and_imports_no_torch():
     imported = {line.rsplit("|", 1)[-1].strip() for line in answer.stderr.splitlines()}
     assert not imported & {"torch", "pandas", "numpy", "matplotlib", "pydantic"}
     assert min(seconds) < 0.5
-
-
-def start_training(corpus_path, folder, output):
-    """Start a real `gramrun train` of some seconds; return its process once it has evaluated."""
-    longer = settings("train.steps=900", "train.checkpoint_every=100", "evaluation.every=300")
-    arguments = ["-m", "gramrun", "train", "--config", str(CONFIG), "--output", output]
-    arguments += [*settings(f"data.path={corpus_path}"), *SMALL, *longer]
-    process = subprocess.Popen([sys.executable, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        if (folder / output / "metrics.jsonl").exists() or process.poll() is not None:
-            break
-        time.sleep(0.05)
-    return process
-
-
-def curve(folder, output):
-    lines = (folder / output / "metrics.jsonl").read_text().splitlines()
-    return [timeless(json.loads(line)) for line in lines]
-
-
-def test_an_interrupted_process_resumes_to_the_same_end(corpus_path, tmp_path):
-    """SIGKILL is in tests/faults/test_kills.py, SIGTERM in tests/faults/test_locks.py."""
-    straight = start_training(corpus_path, tmp_path, "straight")
-    process = start_training(corpus_path, tmp_path, "r")
-    process.send_signal(signal.SIGINT)
-    err = process.communicate(timeout=60)[1]
-    assert process.returncode == 130, err
-    assert "state saved; go on with `gramrun train --output r --resume`" in err
-    done = shell("-m", "gramrun", "train", "--output", "r", "--resume", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    err = straight.communicate(timeout=120)[1]
-    assert straight.returncode == 0, err
-    assert curve(tmp_path, "r") == curve(tmp_path, "straight")
 
 
 def test_ctrl_c_while_preparing_leaves_nothing(tmp_path):

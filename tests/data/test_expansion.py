@@ -14,7 +14,6 @@ from gramrun.base.errors import InputError
 from gramrun.data import synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.expansion import (
-    PRESETS,
     Expansion,
     block_probabilities,
     draw_pairs,
@@ -267,12 +266,3 @@ def test_prepare_refuses_what_cannot_be_expanded_in_one_line(gramrun, tmp_path):
         assert code == 2
         assert message in error and len(error.strip().splitlines()) <= 2, error
         assert not (tmp_path / "out").exists()
-
-
-def test_presets_have_the_sizes_of_their_names():
-    """Of base corpora of 8,343 pages, and of 6,040 users and 3,706 movies."""
-    pages = {
-        name: 8_343 * PRESETS[name].expansion.copies[0] for name in ("simple-scale", "fr-scale", "en-scale")
-    }
-    assert pages == {"simple-scale": 83_430, "fr-scale": 1_802_088, "en-scale": 5_214_375}
-    assert PRESETS["movielens-expanded"].expansion.copies == (12, 3)

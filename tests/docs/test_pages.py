@@ -30,6 +30,7 @@ KINDS = {"prepare": PrepareConfig, "baseline": BaselineConfig}
 PLACEHOLDER = re.compile(r"\b(DIR|FILE|RUN|CORPUS|CONFIG|COMMAND)\b")
 DOWNLOADED = re.compile(r"wikipedia-(simple|fr|en)|enwik8|movielens-(10m|25m|32m|small|latest)|(fr|en)-scale")
 SHELL = {"mkdir", "mv", "cp", "ls", "head"}
+RUN = ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/python.md"]
 FROM_NOTHING = {"README.md", "docs/tutorial.md"}  # the other pages assume prepared MovieLens corpora
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)[^()\s]*\)")
 OPTIONAL = {"faiss", "usearch"}  # imported by examples, not installed with gramrun
@@ -75,7 +76,7 @@ def raw(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/python.md"])
+@pytest.mark.parametrize("page", RUN)
 def test_commands_run(page, gramrun, raw, tmp_path, monkeypatch, caplog):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "configs").symlink_to(pages.ROOT / "configs")
@@ -112,7 +113,7 @@ def test_commands_run(page, gramrun, raw, tmp_path, monkeypatch, caplog):
     assert ran >= 5, "the page has hardly any command: its blocks are not recognised"
 
 
-@pytest.mark.parametrize("page", sorted({"configs/README.md", "data/README.md"} | set(pages.PAGES[3:])))
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if page not in RUN])
 def test_commands_parse(page):
     for block in pages.blocks(page):
         for words in block.commands() if block.language == "sh" else ():

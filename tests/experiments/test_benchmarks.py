@@ -1,8 +1,6 @@
 """Every benchmark at toy size, and the rules of timing."""
 
-import importlib
 import json
-import pkgutil
 import sys
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import torch
 import yaml
 from small_wiki import write_wiki
 
-from experiments import benchmarks
 from experiments.benchmarks import (
     estimator_cost,
     evaluation_speed,
@@ -32,11 +29,6 @@ from gramrun.data.registry import find
 from gramrun.evaluation import ranking
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-
-
-def test_every_benchmark_can_be_imported():
-    for module in pkgutil.iter_modules(benchmarks.__path__):
-        importlib.import_module(f"experiments.benchmarks.{module.name}")
 
 
 def test_the_cost_of_every_estimator_at_toy_size(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import BASELINE, CONFIG, SMALL, settings
+from helpers import BASELINE, CONFIG, FOLDER, FORMS, SMALL, settings
 from injection import Command, assert_same, assert_whole, gramrun, results, succeed
 from small_wiki import write_wiki
 
@@ -18,11 +18,13 @@ TRAINING = settings(
     "gram_error.every=10",
     "gram_error.estimators=[{name: sampling, gramian_batch_size: 16}, {name: sagram, gramian_batch_size: 64}]",
 )  # fmt: skip
+ON_DISK = settings(*(setting.replace(FOLDER, "mine") for setting in FORMS["SAGA, on disk"]))
 EXPANSION = settings("expansion.left_blocks=3", "expansion.pairs=10000")
 COMMANDS = {
     "prepare atomic": ["prepare", "atomic", "--source", "mine", "--output", "r"],
     "expand a wiki": ["prepare", "simple-scale", "--source", "wiki", "--output", "r", *EXPANSION],
     "train": ["train", "--config", CONFIG, *TRAINING, "--output", "r"],
+    "train, caches on disk": ["train", "--config", CONFIG, *TRAINING, *ON_DISK, "--output", "r"],
     "gram-error": ["gram-error", "--config", CONFIG, *TRAINING, "--output", "r"],
     "baseline": ["baseline", "--config", BASELINE, "--output", "r"],
     "evaluate": ["evaluate", "r", "--full"],

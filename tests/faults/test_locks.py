@@ -100,7 +100,9 @@ def test_each_writer_holds_its_lock_until_it_is_killed(lines, tmp_path, name):
 def test_an_interrupted_command_releases_its_lock(training, number):
     folder, command = training
     os.kill(command.number, number)
-    assert command.end().code == 130
+    ended = command.end()
+    assert ended.code == 130
+    assert "state saved; go on with `gramrun train --output r --resume`" in ended.err
     assert os.listdir(folder) == ["r"]
 
 

@@ -1,7 +1,7 @@
 """A run that was interrupted equals one that was not, to the last bit: parameters, optimizer, estimators, metrics.
 
 Interruptions are of three kinds: a signal after which the state is saved, a crash after which it is not, and a real
-SIGKILL of a real process, at random moments or before each single thing that it does to its files.
+SIGKILL of a real process before each single thing that it does to its files. `tests/faults/test_kills.py` has others.
 """
 
 import itertools
@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 import zlib
 
 import numpy as np
@@ -25,7 +24,6 @@ from gramrun.training.loop import fit
 from gramrun.training.trainer import Trainer
 
 INTERRUPTIONS = 3
-KILLS = 50
 OPTIMIZERS = {
     "adagrad": ("train.optimizer=adagrad",),
     "sgd": ("train.optimizer=sgd", "train.learning_rate=0.05"),
@@ -165,10 +163,10 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["gramrun.training.loop", "torch._dynamo", "pytest"])
 
 
-def sit(path, config, corpus_path, die_at=None, count=None, wait_at=None):
+def sit(path, config, corpus_path, die_at=None, count=None):
     """What a process does: start the run or go on with it.
 
-    It dies before its `die_at`th act on the run's files, or counts them, or waits at a step to be killed.
+    It dies before its `die_at`th act on the run's files, or counts them.
     """
     acts = itertools.count(1)
 
@@ -187,7 +185,7 @@ def sit(path, config, corpus_path, die_at=None, count=None, wait_at=None):
     corpus = shards.open_corpus(corpus_path)
     if not path.exists():
         start(path, config, corpus)
-    go_on(path, config, corpus, lambda step: time.sleep(600) if step == wait_at else None)
+    go_on(path, config, corpus)
 
 
 def process(*arguments, **options):
@@ -203,34 +201,6 @@ def finish(path, config, corpus, straight):
         start(path, config, corpus)
     assert_same(go_on(path, config, corpus), straight)
     assert not list(path.parent.rglob("*.partial*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["SAGA, on disk", "control variate"])
-def test_killed_at_random_moments(make_config, corpus, corpus_path, tmp_path, form):
-    """Killed a random moment after a random number of new checkpoints, one of which it may be writing."""
-    each = 100  # steps that a sitting may take at most, however late its kill
-    length = (f"train.steps={each * (KILLS + 1)}", "train.checkpoint_every=10", "evaluation.every=200")
-    config = make_config(*(o.replace(FOLDER, str(tmp_path)) for o in FORMS[form]), *length)
-    straight, _ = train(tmp_path / "straight", config, corpus)
-    path = start(tmp_path / "r", config, corpus).path
-    random = np.random.default_rng(zlib.crc32(form.encode()))
-    for number in range(1, KILLS + 1):
-        before, wanted = newest_step(path), 10 * random.integers(1, 5)
-        killed = process(path, config, corpus_path, wait_at=each * number)
-        while newest_step(path) < min(before + wanted, each * number - 10):
-            assert killed.is_alive()
-            time.sleep(0.001)
-        time.sleep(random.uniform(0, 0.03))
-        killed.kill()
-        killed.join()
-        assert killed.exitcode == -signal.SIGKILL
-    finish(path, config, corpus, straight)
-
-
-def newest_step(path):
-    """The step of the newest checkpoint, or 0."""
-    return max((int(file.stem[5:]) for file in (path / "checkpoints").glob("step-*.pt")), default=0)
 
 
 def some(total, wanted):
