@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,9 +34,13 @@ class Limits:
 
     def __str__(self) -> str:
         """The limits in words, with all digits."""
+        return self.told(_exact)
+
+    def told(self, shown: Callable[[float], str]) -> str:
+        """The limits in words, each as it is `shown`."""
         if not self.strict:
-            return f"between {_exact(self.low)} and {_exact(self.high)}"
-        return f"below {_exact(self.high)}" if math.isinf(self.low) else f"above {_exact(self.low)}"
+            return f"between {shown(self.low)} and {shown(self.high)}"
+        return f"below {shown(self.high)}" if math.isinf(self.low) else f"above {shown(self.low)}"
 
 
 def _exact(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -230,12 +229,7 @@ def _percent(value: float) -> str:
 
 def _wanted(claim: Claim) -> str:
     """The limits as estimates are shown."""
-    if not _is_lift(claim):
-        return str(claim.limits)
-    low, high = claim.limits.low, claim.limits.high
-    if not claim.limits.strict:
-        return f"between {_percent(low)} and {_percent(high)}"
-    return f"below {_percent(high)}" if math.isinf(low) else f"above {_percent(low)}"
+    return claim.limits.told(_percent) if _is_lift(claim) else str(claim.limits)
 
 
 def _where(group: Sequence[Verdict]) -> str:
