@@ -150,19 +150,14 @@ def _fit(
         )
         model = gramrun.fit(pairs, embedding_dim=width, seed=seed, progress=False, **point)
         return torch.from_numpy(model.left_embeddings), torch.from_numpy(model.right_embeddings)
-    common = {"data.path": corpus.path}
     if base == "towers":
         batch = min(1024, len(corpus.train))
         sizes = {"train.batch_size": batch, "estimator.gramian_batch_size": batch}
-        values = {**common, **sizes, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
-        file = Path("configs/movielens-1m/sogram.yaml")
-        trainer = Trainer(load_config(RunConfig, file, _overrides(values)), corpus)
-        for _ in trainer.steps():
-            pass
-        return embed_all(trainer.model, corpus)
+        values = {**sizes, "model.embedding_dim": width, "train.seed": seed, **TOWERS, **point}
+        return trained(Path("configs/movielens-1m/sogram.yaml"), corpus, _overrides(values))
     own = {f"baseline.{key}": value for key, value in point.items()}
     values = {
-        **common,
+        "data.path": corpus.path,
         "baseline.name": method,
         "baseline.embedding_dim": width,
         "baseline.seed": seed,
@@ -170,6 +165,15 @@ def _fit(
     }
     fitted = fit_baseline(load_config(BaselineConfig, None, _overrides(values)).baseline, corpus)
     return fitted.left, fitted.right
+
+
+def trained(config: Path, corpus: SplitCorpus, settings: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The left and right embeddings of towers, trained on a corpus as a config and settings say."""
+    run = load_config(RunConfig, config, [f"data.path={corpus.path}", *settings])
+    trainer = Trainer(run, corpus)
+    for _ in trainer.steps():
+        pass
+    return embed_all(trainer.model, corpus)
 
 
 def _overrides(values: Mapping[str, Any]) -> list[str]:

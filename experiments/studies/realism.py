@@ -32,16 +32,14 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from experiments.studies.ranking import trained
 from gramrun.base.files import write_text
-from gramrun.config import BaselineSection, EvaluationSection, RunConfig
-from gramrun.config.loading import load_config
+from gramrun.config import BaselineSection, EvaluationSection
 from gramrun.data.corpus import Corpus, SplitCorpus
 from gramrun.data.shards import open_corpus
 from gramrun.data.split import joined
 from gramrun.evaluation.baselines.run import fit_baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
-from gramrun.model.build import embed_all
-from gramrun.training.trainer import Trainer
 
 SINGULAR_VALUES = 64
 QUANTILES = (0.5, 0.9, 0.99)
@@ -130,10 +128,7 @@ def quality(corpus: SplitCorpus, names: Sequence[str]) -> dict[str, float]:
 
 def towers(corpus: SplitCorpus, config: Path, settings: Sequence[str]) -> float:
     """Validation MAP@10 of towers."""
-    trainer = Trainer(load_config(RunConfig, config, [f"data.path={corpus.path}", *settings]), corpus)
-    for _ in trainer.steps():
-        pass
-    return _map(corpus, *embed_all(trainer.model, corpus))
+    return _map(corpus, *trained(config, corpus, settings))
 
 
 def _map(corpus: SplitCorpus, left: torch.Tensor, right: torch.Tensor) -> float:

@@ -18,15 +18,12 @@ from typing import get_args
 import torch
 
 from experiments.reproduce.corpora import DATASETS, Dataset, prepare
-from experiments.studies.ranking import record, recorded
-from gramrun.config import BaselineSection, EvaluationSection, RunConfig
-from gramrun.config.loading import load_config
+from experiments.studies.ranking import record, recorded, trained
+from gramrun.config import BaselineSection, EvaluationSection
 from gramrun.data.corpus import SplitCorpus
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation.baselines.run import fit_baseline
 from gramrun.evaluation.protocol import Among, evaluate_embeddings
-from gramrun.model.build import embed_all
-from gramrun.training.trainer import Trainer
 
 RUNS = Path("results/unseen/runs.csv")
 # Words and categories of one page say nothing of another.
@@ -61,11 +58,7 @@ def embed(name: str, side: str, method: str, corpus: SplitCorpus, seed: int) -> 
     sides = (side,) if name.startswith("movielens") else ("left", "right")
     dropped = [f"train.id_dropout_{side}={TOWERS[method]}" for side in sides]
     _, config, own = CORPORA[name]
-    settings = [f"data.path={corpus.path}", f"train.seed={seed}", *own, *dropped]
-    trainer = Trainer(load_config(RunConfig, Path(config), settings), corpus)
-    for _ in trainer.steps():
-        pass
-    return embed_all(trainer.model, corpus)
+    return trained(Path(config), corpus, [f"train.seed={seed}", *own, *dropped])
 
 
 def measure(name: str, side: str, method: str, seed: int) -> None:
