@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from helpers import ROOT
 
@@ -52,6 +54,12 @@ def read(page: str) -> str:
 def published_files() -> dict[str, bytes]:
     """The measurements of results/reference by path."""
     return published.read(ROOT / published.FILE)
+
+
+@cache
+def verdicts() -> list[dict[str, Any]]:
+    """The verdicts of the published report."""
+    return json.loads(read("results/reference/claims.json"))["verdicts"]
 
 
 def number(value: float, digits: int) -> str:

@@ -385,10 +385,9 @@ JUDGED = {  # title and optimizer
 
 def verdict_rows() -> list[str]:
     """What the report says of "SOGram consistently achieves the best validation performance", at each α."""
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
     outcomes = {
         (verdict["dataset"], verdict["case"]): verdict["outcome"].replace("NOT TESTED HERE", "")
-        for verdict in found
+        for verdict in pages.verdicts()
         if verdict["claim"] == "sogram-validation-map"
     }
     assert {corpus for (corpus, _), outcome in outcomes.items() if outcome} == set(JUDGED)
@@ -815,10 +814,9 @@ def test_effective_ranks_by_seed():
 
 
 def test_who_would_be_not_trained_by_the_mean_alone():
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
     judged = {
         verdict["dataset"]
-        for verdict in found
+        for verdict in pages.verdicts()
         if verdict["claim"] == "sogram-validation-map"
         and verdict["outcome"] in ("PASS", "FAIL", "NOT DECIDED")
     }
@@ -979,11 +977,10 @@ def test_how_often_a_gain_at_16_k_differs_from_0():
 
 
 def test_a_lower_alpha_does_not_end_higher():
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
 
     def outcomes(claim: str) -> list[str]:
         untold = ("NOT TESTED HERE", "NOT TRAINED")
-        return [v["outcome"] for v in found if v["claim"] == claim and v["outcome"] not in untold]
+        return [v["outcome"] for v in pages.verdicts() if v["claim"] == claim and v["outcome"] not in untold]
 
     (tenth, hundredth), first = (
         [outcomes(f"lower-alpha-{when}-{x}") for x in ("0-01", "0-001")]
@@ -1000,8 +997,7 @@ def test_a_lower_alpha_does_not_end_higher():
 
 
 def test_how_often_the_report_passes_the_main_claim():
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
-    own = [v for v in found if v["claim"] == "sogram-validation-map"]
+    own = [v for v in pages.verdicts() if v["claim"] == "sogram-validation-map"]
     tenth = [v["outcome"] for v in own if v["case"] == "α = 0.1"].count  # where no FAIL is under Adagrad
     assert (
         f"{tenth('PASS')} PASS, {tenth('NOT DECIDED')} NOT DECIDED, and under Adam {tenth('FAIL')} FAIL"
@@ -1049,8 +1045,7 @@ def test_how_much_sooner_sogram_ranks_like_sampling():
 
 
 def test_planted_topics_by_the_rules_of_the_report():
-    found = json.loads((REFERENCE / "claims.json").read_text(encoding="utf-8"))["verdicts"]
-    planted = {(v["claim"], v["case"]): v for v in found if v["dataset"] == "planted-clusters"}
+    planted = {(v["claim"], v["case"]): v for v in pages.verdicts() if v["dataset"] == "planted-clusters"}
     outcomes = {key: verdict["outcome"] for key, verdict in planted.items()}
     small, large = "k = 16, B = 4", "k = 16, B = 64"
     assert outcomes["sampling-degrades-with-corpus", small] == "PASS"

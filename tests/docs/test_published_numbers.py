@@ -4,7 +4,6 @@ Each function below writes a table's cells or a sentence as the page has them.
 """
 
 import io
-import json
 import re
 
 import numpy as np
@@ -62,10 +61,8 @@ def test_measurements_have_every_table():
 
 def verdicts(claim: str) -> list[dict]:
     """The published verdicts on a claim, but for those that it did not test."""
-    found = json.loads((PUBLISHED / "claims.json").read_text(encoding="utf-8"))["verdicts"]
-    return [
-        v for v in found if v["claim"] == claim and v["outcome"] not in ("NOT TESTED HERE", "NOT TRAINED")
-    ]
+    untold = ("NOT TESTED HERE", "NOT TRAINED")
+    return [v for v in pages.verdicts() if v["claim"] == claim and v["outcome"] not in untold]
 
 
 def trajectories(corpus: str) -> list[pd.DataFrame]:
