@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,21 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     running.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")  # before the fixture `gramrun` unsets GRAMRUN_RAW
+def raw_file() -> Callable[..., Path]:
+    """Give the first of some official files that is in the folder of raw files."""
+    folder = Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset"))
+
+    def find(*names: str) -> Path:
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+        pytest.skip(f"needs the official file {folder / names[0]}")
+
+    return find
+
+
+@pytest.fixture(scope="session")
 def wiki_fixtures() -> Path:
     """Give the folder of real dumps, which lies beside that of the raw files."""
     raw = os.environ.get("GRAMRUN_RAW")

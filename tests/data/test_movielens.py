@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -218,13 +215,9 @@ def test_movie_table_hash_sees_contents_only() -> None:
     ],
 )
 def test_reads_the_real_data(
-    corpus_name: str, users: int, movies: int, ratings: int, histogram: list[int]
+    corpus_name: str, users: int, movies: int, ratings: int, histogram: list[int], raw_file
 ) -> None:
-    archive = (
-        Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset")) / f"ml-{corpus_name.split('-')[1]}.zip"
-    )
-    if not archive.is_file():
-        pytest.skip(f"needs the official archive: {archive}")
+    archive = raw_file(f"ml-{corpus_name.split('-')[1]}.zip")
     layout = LAYOUTS[corpus_name]
     files = RawFiles(str(archive), read_files(archive, [layout.ratings, layout.movies]))
     corpus = read(corpus_name, files)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -270,8 +269,5 @@ def test_real_mirrors_give_the_official_data(corpus: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("corpus", ["movielens-100k", "movielens-1m"])
-def test_real_archives_are_recognised(corpus: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset"))
-    if not (folder / OFFICIAL[corpus].archive).is_file():
-        pytest.skip(f"needs the official archive: {folder / OFFICIAL[corpus].archive}")
-    assert locate(corpus, None, [folder], tmp_path).verified
+def test_real_archives_are_recognised(corpus: str, tmp_path: Path, raw_file) -> None:
+    assert locate(corpus, None, [raw_file(OFFICIAL[corpus].archive).parent], tmp_path).verified

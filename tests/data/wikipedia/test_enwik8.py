@@ -6,7 +6,6 @@ import bz2
 import gzip
 import hashlib
 import io
-import os
 import re
 import tarfile
 import zipfile
@@ -183,12 +182,9 @@ def test_pip_takes_no_other_package(tmp_path: Path, packages: Path) -> None:
 # Real data
 
 
-def test_the_real_file_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_file_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_file) -> None:
     monkeypatch.setattr(enwik8, "BYTES", 100_000_000)
-    folder = Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset"))
-    if not any((folder / name).is_file() for name in enwik8.NAMES):
-        pytest.skip(f"needs the real file: {folder / 'enwik8.gz'}")
-    assert locate_enwik8(None, [folder], tmp_path).verified
+    assert locate_enwik8(None, [raw_file(*enwik8.NAMES).parent], tmp_path).verified
 
 
 @pytest.mark.slow

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-from pathlib import Path
 
 import pytest
 import sql_twin
@@ -14,12 +12,6 @@ from wiki_twin import ListWiki, expected
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
 
-RAW = os.environ.get("GRAMRUN_RAW")
-FIXTURES = Path(RAW).parent / "wiki-fixtures" if RAW else None
-pytestmark = pytest.mark.skipif(
-    FIXTURES is None or not FIXTURES.is_dir(),
-    reason="no folder wiki-fixtures beside the one that GRAMRUN_RAW names",
-)
 COLUMNS = {
     "page": ["page_id", "page_namespace", "page_title", "page_is_redirect"],
     "redirect": ["rd_from", "rd_namespace", "rd_title", "rd_interwiki"],
@@ -39,8 +31,8 @@ def read_literally(source, table):
 
 
 @pytest.mark.parametrize("wiki", [*WIKIS, pytest.param("miwiki", marks=pytest.mark.slow)])
-def test_a_whole_wiki_of_2016(wiki, tmp_path):
-    source = FIXTURES / "mojcak-randomSearcher" / wiki
+def test_a_whole_wiki_of_2016(wiki, wiki_fixtures, tmp_path):
+    source = wiki_fixtures / "mojcak-randomSearcher" / wiki
     settings = ["wikipedia.categories=false", "split.validation_fraction=0.5"]
     manifest = prepare("wikipedia-sql", source, tmp_path / "out", *settings)
     twin = expected(ListWiki(*(read_literally(source, table) for table in COLUMNS)))
@@ -56,8 +48,8 @@ def test_a_whole_wiki_of_2016(wiki, tmp_path):
     assert {name: manifest["counts"][name] for name in twin.counts} == dict(twin.counts)
 
 
-def test_what_is_known_of_miwiki(tmp_path):
-    source = FIXTURES / "mojcak-randomSearcher" / "miwiki"
+def test_what_is_known_of_miwiki(wiki_fixtures, tmp_path):
+    source = wiki_fixtures / "mojcak-randomSearcher" / "miwiki"
     manifest = prepare("wikipedia-sql", source, tmp_path / "out", "wikipedia.categories=false")
     assert (manifest["counts"]["pages_read"], manifest["counts"]["links_read"]) == (12_615, 203_515)
     assert (manifest["corpus"]["pages"], manifest["corpus"]["links"]) == (7_092, 115_363)
@@ -76,10 +68,18 @@ def test_what_is_known_of_miwiki(tmp_path):
         ),
     ],
 )
-def test_a_folder_that_is_no_whole_dump_is_one_line(gramrun, tmp_path, folder, settings, message):
+def test_a_folder_that_is_no_whole_dump_is_one_line(
+    gramrun, wiki_fixtures, tmp_path, folder, settings, message
+):
     arguments = [argument for setting in settings for argument in ("--set", setting)]
     code, _, error = gramrun(
-        "prepare", "wikipedia-sql", "--source", FIXTURES / folder, "--output", tmp_path / "out", *arguments
+        "prepare",
+        "wikipedia-sql",
+        "--source",
+        wiki_fixtures / folder,
+        "--output",
+        tmp_path / "out",
+        *arguments,
     )
     assert code == 2
     assert len(error.strip().splitlines()) == 1

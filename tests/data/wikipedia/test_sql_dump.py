@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import tracemalloc
 from dataclasses import dataclass
@@ -388,7 +387,6 @@ def test_memory_does_not_grow_with_the_statement(tmp_path):
 
 
 # Real dumps, counted by a regular expression that knows nothing of the reader.
-FIXTURES = Path(os.environ["GRAMRUN_RAW"]).parent / "wiki-fixtures" if "GRAMRUN_RAW" in os.environ else None
 REFUSED = {
     "dewiki-20240901-linktarget-small.sql": "is cut off",
     "dewiki-20240901-pagelinks-small.sql": "is cut off",
@@ -400,10 +398,6 @@ _STRING = rb"'(?:[^'\\]|\\.)*'"
 _ROW = re.compile(rb"\((?:(?:" + _STRING + rb"|[-\w.]+)(?:,\s*|(?=\))))+\)", re.DOTALL)
 
 
-def fixtures() -> list[Path]:
-    return [] if FIXTURES is None else sorted([*FIXTURES.rglob("*.sql"), *FIXTURES.rglob("*.sql.gz")])
-
-
 def rows_by_regex(data: bytes) -> int:
     statements = re.findall(
         rb"^INSERT INTO `\w+` VALUES\s(.*?);\r?$(?=\n\S|\n*\Z|\n\n)", data, re.DOTALL | re.MULTILINE
@@ -411,10 +405,9 @@ def rows_by_regex(data: bytes) -> int:
     return sum(len(_ROW.findall(statement)) for statement in statements)
 
 
-@pytest.mark.skipif(not fixtures(), reason="GRAMRUN_RAW names no folder beside which wiki-fixtures lie")
-def test_real_dumps():
+def test_real_dumps(wiki_fixtures):
     counts = {}
-    for path in fixtures():
+    for path in sorted([*wiki_fixtures.rglob("*.sql"), *wiki_fixtures.rglob("*.sql.gz")]):
         schema = read_schema(path)
         if path.name in REFUSED:
             with pytest.raises(InputError, match=REFUSED[path.name]):

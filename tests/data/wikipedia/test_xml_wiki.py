@@ -1,8 +1,6 @@
 """An XML dump's tables: a small wiki row by row, real dumps against a slow twin, doubles refused."""
 
-import os
 from collections import Counter
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -183,13 +181,9 @@ def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_pa
     assert np.concatenate(list(wiki.hidden_categories())).tolist() == [14]
 
 
-def test_enwik8_has_the_pages_and_links_that_are_known():
-    """The first 10^8 bytes of the English dump of March 2006, packed or not, in the folder of raw files."""
-    folder = Path(os.environ.get("GRAMRUN_RAW", "GRAMRUN_RAW is unset"))
-    found = [path for path in (folder / "enwik8.gz", folder / "enwik8") if path.is_file()]
-    if not found:
-        pytest.skip("no enwik8.gz or enwik8 in the folder that GRAMRUN_RAW names")
-    wiki = XmlWiki(found[0], allow_cut_off=True)
+def test_enwik8_has_the_pages_and_links_that_are_known(raw_file):
+    """The first 10^8 bytes of the English dump of March 2006, packed or not."""
+    wiki = XmlWiki(raw_file("enwik8.gz", "enwik8"), allow_cut_off=True)
     rows = pages(wiki)
     assert len(rows) == 12_346  # and a last one, which is cut off
     assert sum(redirects for *_, redirects in rows) == 3_664
