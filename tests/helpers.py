@@ -89,6 +89,13 @@ def pages_corpus() -> Corpus:
     )
 
 
+def values_of(corpus: Corpus, side: Side, name: str) -> list[list[str]]:
+    """The values of a feature, item by item."""
+    feature = next(f for f in side.features if f.name == name)
+    keys = corpus.vocabularies[feature.vocabulary]["key"].tolist()
+    return [[keys[i] for i in bag] for bag in np.split(feature.indices, feature.offsets[1:-1])]
+
+
 def settings(*overrides: str) -> list[str]:
     """Overrides on the command line."""
     return [part for override in overrides for part in ("--set", override)]

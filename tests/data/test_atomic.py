@@ -7,10 +7,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers import values_of
 
 from gramrun.base.errors import InputError
 from gramrun.data.atomic import find, read
-from gramrun.data.corpus import Corpus, Side
+from gramrun.data.corpus import Corpus
 from gramrun.data.raw_files import RawFiles
 
 INTER = (
@@ -21,15 +22,6 @@ INTER = (
 def read_tables(inter: str = INTER, **others: str) -> Corpus:
     files = {"toy.inter": inter} | {f"toy.{suffix}": text for suffix, text in others.items()}
     return read(RawFiles("raw", {name: text.encode() for name, text in files.items()}))
-
-
-def values(corpus: Corpus, side: Side, name: str) -> list[list[str]]:
-    feature = next(f for f in side.features if f.name == name)
-    keys = corpus.vocabularies[feature.vocabulary]["key"].tolist()
-    return [
-        [keys[i] for i in feature.indices[start:end]]
-        for start, end in zip(feature.offsets[:-1], feature.offsets[1:], strict=True)
-    ]
 
 
 def refusal(files: dict[str, bytes]) -> str:
@@ -80,9 +72,9 @@ def test_turns_fields_into_features(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         corpus = read_tables(inter, item=head + "".join(rows))
     assert [f.name for f in corpus.right.features] == ["item", "item.class", "item.kind", "item.year"]
-    assert values(corpus, corpus.right, "item.class") == [["y"], ["x", "y"], [], ["y"], ["x", "y"], []]
-    assert values(corpus, corpus.right, "item.kind") == [["k"], ["k"], [], ["big one"], ["k"], []]
-    assert values(corpus, corpus.right, "item.year") == [[], ["1999"], ["2001"], ["2001"], ["2001"], []]
+    assert values_of(corpus, corpus.right, "item.class") == [["y"], ["x", "y"], [], ["y"], ["x", "y"], []]
+    assert values_of(corpus, corpus.right, "item.kind") == [["k"], ["k"], [], ["big one"], ["k"], []]
+    assert values_of(corpus, corpus.right, "item.year") == [[], ["1999"], ["2001"], ["2001"], ["2001"], []]
     items = corpus.vocabularies["item"]
     assert list(items.columns) == ["key", "name"]
     assert items["name"].tolist() == ["The A", "The B", "The C", "The D", "The E", ""]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import values_of
 
 from gramrun.base.errors import InputError
-from gramrun.data.corpus import Corpus, Feature
+from gramrun.data.corpus import Corpus
 from gramrun.data.movielens import GENRES_100K, LAYOUTS, movie_table_sha256, read
 from gramrun.data.raw_files import RawFiles, read_files
 
@@ -27,15 +28,6 @@ def read_1m(ratings: bytes = RATINGS_1M, movies: bytes = MOVIES_1M) -> Corpus:
 def read_csv(ratings: str, movies: str, name: str = "movielens-small") -> Corpus:
     files = {"ratings.csv": ratings.encode(), "movies.csv": movies.encode()}
     return read(name, RawFiles("raw", files))
-
-
-def values(corpus: Corpus, feature_name: str) -> list[list[str]]:
-    feature: Feature = next(f for f in corpus.right.features if f.name == feature_name)
-    keys = corpus.vocabularies[feature.vocabulary]["key"].tolist()
-    return [
-        [keys[i] for i in feature.indices[start:end]]
-        for start, end in zip(feature.offsets[:-1], feature.offsets[1:], strict=True)
-    ]
 
 
 BAD_FLAG = f"1|A (1995)||||{flags().replace('0', '2', 1)}\n".encode()
@@ -61,9 +53,9 @@ def test_reads_1m() -> None:
     assert corpus.pair_right.tolist() == [0, 1, 1]
     assert corpus.target is not None
     assert corpus.target.tolist() == [3, 5, 4]
-    assert values(corpus, "movie") == [["9"], ["10"]]
-    assert values(corpus, "year") == [["2001"], ["1999"]]
-    assert values(corpus, "genres") == [["Comedy", "Romance"], ["Drama"]]
+    assert values_of(corpus, corpus.right, "movie") == [["9"], ["10"]]
+    assert values_of(corpus, corpus.right, "year") == [["2001"], ["1999"]]
+    assert values_of(corpus, corpus.right, "genres") == [["Comedy", "Romance"], ["Drama"]]
     assert corpus.counts == {
         "ratings_read": 3,
         "duplicate_ratings": 0,
@@ -85,8 +77,8 @@ def test_reads_100k() -> None:
         "u.item": "".join(f"{movie}\n" for movie in movies).encode("latin-1"),
     }
     corpus = read("movielens-100k", RawFiles("raw", files))
-    assert values(corpus, "year") == [["1995"], ["1995"], ["1971"], []]
-    assert values(corpus, "genres") == [["Comedy", "Drama"], ["Animation"], [], []]
+    assert values_of(corpus, corpus.right, "year") == [["1995"], ["1995"], ["1971"], []]
+    assert values_of(corpus, corpus.right, "genres") == [["Comedy", "Drama"], ["Animation"], [], []]
     assert corpus.vocabularies["movie"]["title"][0] == "Café (1995)"
     assert corpus.counts["movies_without_year"] == 1
     assert corpus.counts["movies_without_genres"] == 2
@@ -110,8 +102,8 @@ def test_reads_csv(name: str, line_end: str) -> None:
     movies = 'movieId,title,genres\n2,"American ""P"", The (1995)",Drama\n3,Babylon 5,(no genres listed)\n'
     corpus = read_csv("\ufeff" + ratings, movies.replace("\n", line_end), name)
     assert corpus.vocabularies["movie"]["title"].tolist() == ['American "P", The (1995)', "Babylon 5"]
-    assert values(corpus, "year") == [["1995"], []]
-    assert values(corpus, "genres") == [["Drama"], []]
+    assert values_of(corpus, corpus.right, "year") == [["1995"], []]
+    assert values_of(corpus, corpus.right, "genres") == [["Drama"], []]
     assert corpus.target is not None
     assert corpus.target.tolist() == [4.0, 3.5]
 

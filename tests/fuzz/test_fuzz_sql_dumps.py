@@ -8,6 +8,7 @@ import pytest
 import sql_twin
 import wiki_twin
 from fuzzing import Refused, budgets, changed, changes, inputs, outcome
+from helpers import values_of
 from hostile_wiki import Size, hostile_wiki
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,22 +63,9 @@ def read_corpus(folder: Path, tables: dict[str, bytes], graph: str) -> Corpus:
 
 def seen(corpus: Corpus) -> tuple[set, dict]:
     """The links by titles, and the categories of each page."""
-    names = {
-        side.item: [key.replace(" ", "_").encode() for key in corpus.vocabularies[side.item]["key"]]
-        for side in (corpus.left, corpus.right)
-    }
-    left, right = names[corpus.left.item], names[corpus.right.item]
-    links = {
-        (left[a], right[b])
-        for a, b in zip(corpus.pair_left.tolist(), corpus.pair_right.tolist(), strict=True)
-    }
-    (feature,) = (feature for feature in corpus.left.features if feature.name == "categories")
-    keys = [key.encode() for key in corpus.vocabularies["category"]["key"]]
-    bounds = zip(feature.offsets[:-1].tolist(), feature.offsets[1:].tolist(), strict=True)
-    categories = {
-        page: {keys[i] for i in feature.indices[a:b]} for page, (a, b) in zip(left, bounds, strict=True)
-    }
-    return links, categories
+    found = values_of(corpus, corpus.left, "categories")
+    named = zip(wiki_twin.titles_of(corpus, corpus.left), found, strict=True)
+    return wiki_twin.links_of(corpus), {page: {key.encode() for key in keys} for page, keys in named}
 
 
 def twin(tables: dict[str, bytes], graph: str) -> tuple[set, dict]:

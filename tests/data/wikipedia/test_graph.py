@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers import values_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from same import assert_same
-from wiki_twin import ListWiki, expected
+from wiki_twin import ListWiki, expected, links_of, titles_of
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.features import Thresholds, read
@@ -36,14 +37,8 @@ def wikis(draw):
     )
 
 
-def titles_of(corpus, side):
-    return [key.replace(" ", "_").encode() for key in corpus.vocabularies[side.item]["key"]]
-
-
-def bag_of(corpus, feature):
-    names = list(corpus.vocabularies[feature.vocabulary]["key"])
-    bounds = zip(feature.offsets[:-1], feature.offsets[1:], strict=True)
-    return [{names[i] for i in feature.indices[start:end]} for start, end in bounds]
+def sets_of(corpus, side, name):
+    return [set(bag) for bag in values_of(corpus, side, name)]
 
 
 @settings(max_examples=40)
@@ -59,17 +54,15 @@ def test_the_corpus_is_the_twins(wiki, min_links, min_ngrams, min_members, title
     left, right = titles_of(corpus, corpus.left), titles_of(corpus, corpus.right)
     assert list(zip(corpus.vocabularies["page"]["page_id"], left, strict=True)) == twin.pages
     assert right == twin.targets
-    pairs = zip(corpus.pair_left.tolist(), corpus.pair_right.tolist(), strict=True)
-    assert {(left[a], right[b]) for a, b in pairs} == twin.links
+    assert links_of(corpus) == twin.links
     counted = {name: count for name, count in corpus.counts.items() if count}
     for name, count in twin.counts.items():
         assert counted.get(name, 0) == count, name
-    _, ngrams, categories = corpus.left.features
-    assert bag_of(corpus, ngrams) == [twin.ngrams[title] for title in left]
-    assert bag_of(corpus, categories) == [
+    assert sets_of(corpus, corpus.left, "ngrams") == [twin.ngrams[title] for title in left]
+    assert sets_of(corpus, corpus.left, "categories") == [
         {name.decode() for name in twin.categories[title]} for title in left
     ]
-    assert bag_of(corpus, corpus.right.features[1]) == [twin.ngrams[title] for title in right]
+    assert sets_of(corpus, corpus.right, "ngrams") == [twin.ngrams[title] for title in right]
     assert corpus.summary == {
         "pages": len(left),
         "links": len(twin.links),

@@ -7,10 +7,11 @@ import re
 
 import pytest
 import sql_twin
-from wiki_twin import ListWiki, expected
+from wiki_twin import ListWiki, expected, links_of, titles_of
 
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
+from gramrun.data.split import joined
 
 COLUMNS = {
     "page": ["page_id", "page_namespace", "page_title", "page_is_redirect"],
@@ -36,15 +37,10 @@ def test_a_whole_wiki_of_2016(wiki, wiki_fixtures, tmp_path):
     settings = ["wikipedia.categories=false", "split.validation_fraction=0.5"]
     manifest = prepare("wikipedia-sql", source, tmp_path / "out", *settings)
     twin = expected(ListWiki(*(read_literally(source, table) for table in COLUMNS)))
-    corpus = shards.open_corpus(tmp_path / "out")
-    titles = [key.replace(" ", "_").encode() for key in corpus.vocabularies["page"]["key"]]
+    corpus = joined(shards.open_corpus(tmp_path / "out"))
+    titles = titles_of(corpus, corpus.left)
     assert list(zip(corpus.vocabularies["page"]["page_id"].tolist(), titles, strict=True)) == twin.pages
-    pairs = {
-        (titles[a], titles[b])
-        for split in (corpus.train, corpus.validation)
-        for a, b in zip(split.left, split.right, strict=True)
-    }
-    assert pairs == twin.links
+    assert links_of(corpus) == twin.links
     assert {name: manifest["counts"][name] for name in twin.counts} == dict(twin.counts)
 
 

@@ -9,12 +9,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers import values_of
 from hostile_wiki import Size, hostile_wiki
-from wiki_twin import expected
+from wiki_twin import expected, links_of, titles_of
 
 from experiments.benchmarks.mysqldump import GENERATIONS, write_tables
 from gramrun.data import shards
 from gramrun.data.preparation import prepare_corpus
+from gramrun.data.split import joined
 
 SIZE = Size(pages=300, links=3_000, categories=12, minimum_count=10)
 NAME = "hostilewiki-20260101-{}.sql.gz"
@@ -51,24 +53,16 @@ def test_the_corpus_is_that_of_the_literal_twin(prepared, generation):
     manifests, folder = prepared
     by_title = generation in ("2013", "2016", "2023")
     twin = expected(hostile_wiki(SIZE, unknown_targets=not by_title), min_ngrams=10, min_members=10)
-    corpus = shards.open_corpus(folder / generation)
-    titles = [key.replace(" ", "_").encode() for key in corpus.vocabularies["page"]["key"]]
+    corpus = joined(shards.open_corpus(folder / generation))
+    titles = titles_of(corpus, corpus.left)
     assert list(zip(corpus.vocabularies["page"]["page_id"].tolist(), titles, strict=True)) == twin.pages
-    links = {
-        (titles[left], titles[right])
-        for pairs in (corpus.train, corpus.validation)
-        for left, right in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
-    }
-    assert links == twin.links and len(links) == SIZE.links
-    for name, vocabulary, of_page in (
-        ("categories", "category", twin.categories),
-        ("ngrams", "ngram", {title: {gram.encode() for gram in twin.ngrams[title]} for title in titles}),
+    assert links_of(corpus) == twin.links and len(twin.links) == SIZE.links
+    for name, of_page in (
+        ("categories", {title: {key.decode() for key in twin.categories[title]} for title in titles}),
+        ("ngrams", twin.ngrams),
     ):
-        (feature,) = (feature for feature in corpus.left.features if feature.name == name)
-        keys = [key.encode() for key in corpus.vocabularies[vocabulary]["key"]]
-        for page, title in enumerate(titles):
-            found = {keys[i] for i in feature.indices[feature.offsets[page] : feature.offsets[page + 1]]}
-            assert found == of_page[title]
+        for title, found in zip(titles, values_of(corpus, corpus.left, name), strict=True):
+            assert set(found) == of_page[title]
     counts = manifests[generation]["counts"]
     assert {name: counts[name] for name in twin.counts} == dict(twin.counts)
     assert sum(count > 0 for count in twin.counts.values()) > 20

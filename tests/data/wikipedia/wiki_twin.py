@@ -14,6 +14,18 @@ from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
 
 
+def titles_of(corpus, side):
+    """The titles of a side's pages, as the twin has them."""
+    return [key.replace(" ", "_").encode() for key in corpus.vocabularies[side.item]["key"]]
+
+
+def links_of(corpus):
+    """The pairs, by titles."""
+    left, right = titles_of(corpus, corpus.left), titles_of(corpus, corpus.right)
+    pairs = zip(corpus.pair_left.tolist(), corpus.pair_right.tolist(), strict=True)
+    return {(left[a], right[b]) for a, b in pairs}
+
+
 def integers(values):
     return np.array(list(values), dtype=np.int64)
 
