@@ -330,7 +330,7 @@ def test_checkpoints_beyond_the_disk_are_refused(gramrun, corpus_path, tmp_path,
 
 
 def test_the_caches_of_observers_are_in_checkpoints_too(gramrun, corpus_path, tmp_path, monkeypatch):
-    observers = "gram_error.estimators=[{name: sagram, cache: pair}]"
+    observers = "gram_error.estimators=[{name: sagram, cache: item}]"
     options = settings(f"data.path={corpus_path}", observers)
     corpus, config = open_corpus(corpus_path), load_config(RunConfig, CONFIG, options[1::2])
     without = estimate_resources(config, corpus)["disk"]["checkpoints"]
