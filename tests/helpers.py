@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from gramrun import runs
 from gramrun.config import RunConfig
-from gramrun.data.corpus import Corpus, Side, SplitCorpus, bags, one_hot
+from gramrun.data.corpus import Corpus, Feature, Side, SplitCorpus, bags, one_hot
 from gramrun.gramian.low_rank_prior import LowRankPrior
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import Run
@@ -68,25 +68,43 @@ FORMS = {
 }
 
 
+def made_side(item: str, items: int, *features: Feature) -> Side:
+    """Items that have their own ids, and other features."""
+    return Side(item, items, (one_hot(item, item, np.arange(items)), *features))
+
+
+def made_corpus(
+    left: Side,
+    right: Side,
+    pairs: Iterable[np.ndarray],
+    vocabularies: Mapping[str, int | pd.DataFrame] | None = None,
+    **more: Any,
+) -> Corpus:
+    """A corpus by hand.
+
+    Args:
+        left: one side.
+        right: the other, or the same.
+        pairs: the left and the right items of the pairs, which are sorted.
+        vocabularies: frames, or how many values there are, whose keys are then numbers; by default of items alone.
+        more: other fields of `Corpus`.
+    """
+    counts = {left.item: left.items, right.item: right.items, **(vocabularies or {})}
+    frames = {
+        name: pd.DataFrame({"key": np.arange(count).astype(str)}) if isinstance(count, int) else count
+        for name, count in counts.items()
+    }
+    return Corpus("made", left, right, frames, *(np.array(items, dtype=np.int32) for items in pairs), **more)
+
+
 def pages_corpus() -> Corpus:
     """Pages that link to pages: every table shared by both sides, bags empty, long and with repeated rows."""
     random = np.random.default_rng(0)
     count = 90
     words = [random.integers(12, size=random.integers(0, 7)).tolist() for _ in range(count)]
-    features = (one_hot("page", "page", np.arange(count)), bags("words", "word", words))
+    side = made_side("page", count, bags("words", "word", words))
     pairs = np.unique(random.integers(count, size=1600) * count + random.integers(count, size=1600))
-    left, right = np.divmod(pairs, count)
-    return Corpus(
-        name="pages",
-        left=Side("page", count, features),
-        right=Side("page", count, features),
-        vocabularies={
-            name: pd.DataFrame({"key": np.arange(n).astype(str)})
-            for name, n in (("page", count), ("word", 12))
-        },
-        pair_left=left.astype(np.int32),
-        pair_right=right.astype(np.int32),
-    )
+    return made_corpus(side, side, np.divmod(pairs, count), {"word": 12})
 
 
 def values_of(corpus: Corpus, side: Side, name: str) -> list[list[str]]:

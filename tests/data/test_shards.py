@@ -7,12 +7,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import made_corpus, made_side
 from same import assert_same
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file, new_folder
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.data.split import split_corpus
 
 
@@ -21,21 +22,11 @@ def corpus(target=True):
     right = (left * 3 + np.tile(np.arange(5), 20)) % 30
     order = np.lexsort((right, left))
     genres = [[i % 3] * (i % 4 > 0) for i in range(30)]
-    return Corpus(
-        name="tiny",
-        left=Side("user", 20, (one_hot("user", "user", np.arange(20)),)),
-        right=Side(
-            "movie",
-            30,
-            (one_hot("movie", "movie", np.arange(30)), bags("genres", "genre", genres)),
-        ),
-        vocabularies={
-            "user": pd.DataFrame({"key": [f"u{i}" for i in range(20)]}),
-            "movie": pd.DataFrame({"key": [f"m{i}" for i in range(30)], "title": ["Amélie"] * 30}),
-            "genre": pd.DataFrame({"key": ["a", "b", "c"]}),
-        },
-        pair_left=left[order],
-        pair_right=right[order].astype(np.int32),
+    return made_corpus(
+        made_side("user", 20),
+        made_side("movie", 30, bags("genres", "genre", genres)),
+        (left[order], right[order]),
+        {"movie": pd.DataFrame({"key": [f"m{i}" for i in range(30)], "title": ["Amélie"] * 30}), "genre": 3},
         target=np.linspace(1, 5, len(left), dtype=np.float32) if target else None,
         counts={"duplicate_ratings": 2},
     )
@@ -52,7 +43,7 @@ def test_round_trip(tmp_path):
     source = corpus()
     assert manifest["corpus"]["pairs"] == 100
     assert len(opened.train) + len(opened.validation) == 100
-    assert opened.name == "tiny"
+    assert opened.name == "made"
     assert opened.left.items == 20
     assert [f.name for f in opened.right.features] == ["movie", "genres"]
     for got, want in zip(opened.right.features, source.right.features, strict=True):

@@ -1,14 +1,14 @@
 """Splits by items: a held-out item has no training pair, on either side, and only validation pairs on its own."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from helpers import made_corpus, made_side
 from same import assert_same
 
 from gramrun.base.errors import InputError
 from gramrun.base.files import read_json, write_json
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.data.preparation import prepare_corpus
 from gramrun.data.split import divide, held_out_mask, split_corpus, tuning_seed, without_validation
 
@@ -18,27 +18,16 @@ USERS, MOVIES, PAGES = 60, 50, 70
 def two_kinds(target=False):
     random = np.random.default_rng(1)
     pairs = np.unique(random.integers(USERS * MOVIES, size=900))
-    left, right = (part.astype(np.int32) for part in np.divmod(pairs, MOVIES))
-    return Corpus(
-        name="movies",
-        left=Side("user", USERS, (one_hot("user", "user", np.arange(USERS)),)),
-        right=Side("movie", MOVIES, (one_hot("movie", "movie", np.arange(MOVIES)),
-                                     bags("genres", "genre", [[i % 4] for i in range(MOVIES)]))),
-        vocabularies={n: pd.DataFrame({"key": np.arange(size).astype(str)})
-                      for n, size in (("user", USERS), ("movie", MOVIES), ("genre", 4))},
-        pair_left=left,
-        pair_right=right,
-        target=random.random(len(pairs)).astype(np.float32) if target else None,
-    )  # fmt: skip
+    genres = bags("genres", "genre", [[i % 4] for i in range(MOVIES)])
+    sides = made_side("user", USERS), made_side("movie", MOVIES, genres)
+    targets = random.random(len(pairs)).astype(np.float32) if target else None
+    return made_corpus(*sides, np.divmod(pairs, MOVIES), {"genre": 4}, target=targets)
 
 
 def one_kind():
-    random = np.random.default_rng(2)
-    pairs = np.unique(random.integers(PAGES * PAGES, size=1200))
-    left, right = (part.astype(np.int32) for part in np.divmod(pairs, PAGES))
-    side = Side("page", PAGES, (one_hot("page", "page", np.arange(PAGES)),))
-    vocabularies = {"page": pd.DataFrame({"key": np.arange(PAGES).astype(str)})}
-    return Corpus("pages", side, side, vocabularies, left, right, summary={"links": len(pairs)})
+    pairs = np.unique(np.random.default_rng(2).integers(PAGES * PAGES, size=1200))
+    side = made_side("page", PAGES)
+    return made_corpus(side, side, np.divmod(pairs, PAGES), summary={"links": len(pairs)})
 
 
 def as_set(left, right):

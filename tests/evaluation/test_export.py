@@ -9,15 +9,13 @@ from pathlib import Path
 import faiss
 import helpers
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import BASELINE, CONFIG, settings
+from helpers import BASELINE, CONFIG, made_corpus, made_side, settings
 
 from gramrun import runs
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.shards import open_corpus
 from gramrun.evaluation import export as exporting
 from gramrun.evaluation import trained as embeddings
@@ -161,18 +159,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 def test_memory_does_not_grow_with_the_number_of_items(tmp_path, suffix):
     """A million items, 128 wide, are 512 MB of embeddings; the export takes less than half of that."""
     items = 1_000_000
-    numbers = np.arange(items)
-    corpus = Corpus(
-        name="many",
-        left=Side("user", 2, (one_hot("user", "user", np.arange(2)),)),
-        right=Side("movie", items, (one_hot("movie", "movie", numbers),)),
-        vocabularies={
-            "user": pd.DataFrame({"key": ["a", "b"]}),
-            "movie": pd.DataFrame({"key": numbers.astype(str)}),
-        },
-        pair_left=np.repeat(np.arange(2, dtype=np.int32), 100),
-        pair_right=np.tile(np.arange(100, dtype=np.int32), 2),
-    )
+    pairs = np.divmod(np.arange(200), 100)
+    corpus = made_corpus(made_side("user", 2), made_side("movie", items), pairs)
     shards.write_corpus(
         corpus, tmp_path / "d", validation_fraction=0.2, split_seed=0, origin={"fingerprint": ""}
     )

@@ -8,13 +8,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from helpers import CONFIG, settings
+from helpers import CONFIG, made_corpus, made_side, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gramrun.base.errors import InputError
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.evaluation import trained as embeddings
 from gramrun.evaluation.neighbors import find_item, nearest
 from gramrun.evaluation.trained import TrainedEmbeddings
@@ -84,16 +84,12 @@ def make_corpus(folder, items, *, same_items=False):
     names = pd.DataFrame(
         {"key": [f"i{n}" for n in range(items)], "title": [f"Title {n:03}" for n in range(items)]}
     )
-    right = Side("movie", items, (one_hot("movie", "movie", np.arange(items)),))
-    left, vocabularies = Side("user", 4, (one_hot("user", "user", np.arange(4)),)), {"movie": names}
-    if same_items:
-        left = right
-    else:
-        vocabularies["user"] = pd.DataFrame({"key": list("abcd")})
-        right = Side("movie", items, (*right.features, bags("tags", "tag", [[n % 2] for n in range(items)])))
-        vocabularies["tag"] = pd.DataFrame({"key": ["even", "odd"]})
-    pairs = np.array([(x, y) for x in range(left.items) for y in range(items)], dtype=np.int32)
-    corpus = Corpus("made", left, right, vocabularies, pairs[:, 0].copy(), pairs[:, 1].copy())
+    right = made_side("movie", items, bags("tags", "tag", [[n % 2] for n in range(items)]))
+    left = right if same_items else made_side("user", 4)
+    pairs = np.divmod(np.arange(left.items * items), items)
+    corpus = made_corpus(
+        left, right, pairs, {"movie": names, "tag": 2, "user": pd.DataFrame({"key": list("abcd")})}
+    )
     shards.write_corpus(corpus, folder, validation_fraction=0.2, split_seed=0, origin={"fingerprint": ""})
     return shards.open_corpus(folder)
 

@@ -1,18 +1,18 @@
 """Ranking items never seen: the candidates, what is excluded, and the baselines that can rank them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from helpers import CONFIG, settings
+from helpers import CONFIG, made_corpus, made_side, settings
 from test_evaluation import known, one_hot_scores
 
 from gramrun.base.errors import ConfigError, InputError
 from gramrun.config import BaselineSection, EvaluationSection
 from gramrun.data import shards
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.data.split import split_corpus
 from gramrun.evaluation.baselines.by_features import feature_popularity, tfidf
 from gramrun.evaluation.baselines.run import fit_baseline
@@ -24,22 +24,10 @@ YEARS = [[i % 6] for i in range(MOVIES)]
 
 
 def movies():
-    random = np.random.default_rng(1)
-    left, right = np.divmod(np.unique(random.integers(USERS * MOVIES, size=500)), MOVIES)
-    features = (
-        one_hot("movie", "movie", np.arange(MOVIES)),
-        bags("genres", "genre", GENRES),
-        bags("year", "year", YEARS),
-    )
-    sizes = (("user", USERS), ("movie", MOVIES), ("genre", 7), ("year", 6))
-    return Corpus(
-        "movies",
-        Side("user", USERS, (one_hot("user", "user", np.arange(USERS)),)),
-        Side("movie", MOVIES, features),
-        {name: pd.DataFrame({"key": np.arange(size).astype(str)}) for name, size in sizes},
-        left.astype(np.int32),
-        right.astype(np.int32),
-    )
+    pairs = np.unique(np.random.default_rng(1).integers(USERS * MOVIES, size=500))
+    features = bags("genres", "genre", GENRES), bags("year", "year", YEARS)
+    sides = made_side("user", USERS), made_side("movie", MOVIES, *features)
+    return made_corpus(*sides, np.divmod(pairs, MOVIES), {"genre": 7, "year": 6})
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +107,8 @@ def test_tfidf_by_hand(unseen):
 @pytest.mark.parametrize("name", ["feature-popularity", "tfidf"])
 def test_baselines_by_features_need_features(name):
     """On the right side, besides the id."""
-    corpus = movies()
-    bare = Side("movie", MOVIES, corpus.right.features[:1])
-    split = split_corpus(
-        Corpus(corpus.name, corpus.left, bare, corpus.vocabularies, corpus.pair_left, corpus.pair_right), 0.3
-    )
-    with pytest.raises(ConfigError, match="a movie of movies has none besides its id"):
+    split = split_corpus(replace(movies(), right=made_side("movie", MOVIES)), 0.3)
+    with pytest.raises(ConfigError, match="a movie of made has none besides its id"):
         fit_baseline(BaselineSection(name=name), split)
 
 

@@ -3,15 +3,13 @@
 import copy
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from helpers import CONFIG
+from helpers import CONFIG, made_corpus, made_side
 
 from experiments.studies.gain import Gain, inner
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.split import split_corpus
 from gramrun.training.trainer import Trainer
 
@@ -20,14 +18,8 @@ ITEMS, K, RATE, GRAVITY = 12, 3, 1.0, 3.0
 
 def trainer_of_all_pairs(*changes):
     """Free vectors under SGD, whose batch is all pairs."""
-    left, right = (
-        x.astype(np.int32) for x in np.nonzero(np.random.default_rng(0).random((ITEMS, ITEMS)) < 0.6)
-    )
-    sides = {name: Side(name, ITEMS, (one_hot(name, name, np.arange(ITEMS)),)) for name in ("left", "right")}
-    named = {name: pd.DataFrame({"key": np.arange(ITEMS).astype(str)}) for name in sides}
-    corpus = split_corpus(
-        Corpus(**sides, name="toy", vocabularies=named, pair_left=left, pair_right=right), 0.1
-    )
+    pairs = np.nonzero(np.random.default_rng(0).random((ITEMS, ITEMS)) < 0.6)
+    corpus = split_corpus(made_corpus(made_side("left", ITEMS), made_side("right", ITEMS), pairs), 0.1)
     settings = (
         f"model.embedding_dim={K}", "estimator.gramian_batch_size=64", "model.table_scale=0.7", "estimator.name=sampling", "train.steps=9", "train.epochs=null",
         f"train.batch_size={len(corpus.train)}", "train.optimizer=sgd", f"train.learning_rate={RATE}",

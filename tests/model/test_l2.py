@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from helpers import made_corpus, made_side
 from torch.nn.utils import parameters_to_vector
 
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags
 from gramrun.data.split import split_corpus
 from gramrun.model.l2 import importances, row_frequencies
 from gramrun.model.towers import table_name
@@ -25,17 +25,9 @@ TOWERS = {
 def tiny():
     """Pages that link to pages: shared tables, an item without pairs, empty bags, a word twice in a bag."""
     words = [[0], [1, 1, 2], [], [0, 2], [3]]
-    features = (one_hot("page", "page", np.arange(5)), bags("words", "word", words))
-    sizes = {"page": 5, "word": 5}
-    left, right = np.array([[0, 1], [0, 2], [1, 0], [1, 1], [2, 3], [3, 1]]).T
-    corpus = Corpus(
-        name="tiny",
-        left=Side("page", 5, features),
-        right=Side("page", 5, features),
-        vocabularies={name: pd.DataFrame({"key": np.arange(n).astype(str)}) for name, n in sizes.items()},
-        pair_left=left.astype(np.int32),
-        pair_right=right.astype(np.int32),
-    )
+    side = made_side("page", 5, bags("words", "word", words))
+    pairs = np.array([[0, 1], [0, 2], [1, 0], [1, 1], [2, 3], [3, 1]]).T
+    corpus = made_corpus(side, side, pairs, {"word": 5})
     split = split_corpus(corpus, 0.1, seed=0)
     assert len(split.train) == 5
     return split

@@ -1,15 +1,14 @@
 """The start at a decomposition: against dense algebra, against its objective's gradient, and what is refused."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from helpers import made_corpus, made_side
 
 from gramrun.base.errors import ConfigError
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
-from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.in_memory import read_pairs
 from gramrun.data.split import split_corpus
 from gramrun.model.build import embed_all
@@ -125,14 +124,7 @@ def test_hidden_towers_are_refused(small):
 
 def test_shared_ids_are_refused():
     """Pages that link to pages have one row for both sides: two different vectors do not fit in."""
-    side = Side("page", 4, (one_hot("page", "page", np.arange(4)),))
-    pairs = Corpus(
-        name="tiny",
-        left=side,
-        right=side,
-        vocabularies={"page": pd.DataFrame({"key": list("abcd")})},
-        pair_left=np.arange(4, dtype=np.int32),
-        pair_right=np.array([1, 2, 3, 0], dtype=np.int32),
-    )
+    side = made_side("page", 4)
+    pairs = made_corpus(side, side, (np.arange(4), np.array([1, 2, 3, 0])))
     with pytest.raises(ConfigError, match="both sides of .* are a page with one row"):
         Trainer(config_of("train.batch_size=4", "estimator.gramian_batch_size=4"), split_corpus(pairs, 0, 0))

@@ -1,12 +1,12 @@
 """Items never seen: their ids are 0 to the bit, dropped ids are too, and new items have the embeddings of their features."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from helpers import made_corpus, made_side
 
 from gramrun.base.errors import ConfigError
-from gramrun.data.corpus import Corpus, Side, bags, one_hot
+from gramrun.data.corpus import bags, one_hot
 from gramrun.data.split import split_corpus
 from gramrun.model.build import clear_untrained_rows, embed_new_items, make_model
 from gramrun.model.l2 import row_frequencies
@@ -25,18 +25,9 @@ def words():
 
 def wiki(by="right-items", values=None):
     """Pages that link to pages, with a shared table of ids and one of words."""
-    random = np.random.default_rng(0)
-    side = Side(
-        "page", COUNT, (one_hot("page", "page", np.arange(COUNT)), bags("words", "word", values or words()))
-    )
-    pairs = np.unique(random.integers(COUNT * COUNT, size=900))
-    left, right = np.divmod(pairs, COUNT)
-    sizes = (("page", COUNT), ("word", 20))
-    corpus = Corpus(
-        "pages", side, side, {n: pd.DataFrame({"key": np.arange(size).astype(str)}) for n, size in sizes},
-        left.astype(np.int32), right.astype(np.int32),
-    )  # fmt: skip
-    return split_corpus(corpus, 0.25, by=by)
+    pairs = np.unique(np.random.default_rng(0).integers(COUNT * COUNT, size=900))
+    side = made_side("page", COUNT, bags("words", "word", values or words()))
+    return split_corpus(made_corpus(side, side, np.divmod(pairs, COUNT), {"word": 20}), 0.25, by=by)
 
 
 def untrained(corpus):
