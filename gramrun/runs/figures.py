@@ -150,17 +150,18 @@ def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def popularity(runs: Sequence[Run]) -> dict[str, float]:
-    """Popularity's validation MAP@10 under its label, from the first run that was evaluated as it trained."""
-    for run in runs:
-        rows = _validation(run, run.config)
-        if len(rows):
+    """Popularity's validation MAP@10 by label, on each corpus from the first run evaluated as it trained."""
+    corpora, found = corpora_of(runs), {}
+    for run, corpus in zip(runs, corpora, strict=True):
+        label = f"popularity, corpus {corpus}" if len(set(corpora)) > 1 else "popularity"
+        if label not in found and len(rows := _validation(run, run.config)):
             value = rows.get("popularity.map@10", pd.Series([None])).iloc[0]
             if not is_number(value):
                 raise InputError(
                     f"{run.path / EVALUATION}: damaged (no MAP@10 of popularity); evaluate again"
                 )
-            return {"popularity": float(value)}
-    return {}
+            found[label] = float(value)
+    return found
 
 
 def _validation(run: Run | BaselineRun, config: RunConfig) -> pd.DataFrame:

@@ -156,11 +156,17 @@ def test_runs_on_two_corpora_have_two_labels(make_config, corpus, tmp_path):
     run, _ = train(tmp_path / "one", make_config("data.path=a/toy"), corpus)
     other, _ = train(tmp_path / "other", make_config("data.path=b/toy", "train.seed=1"), corpus)
     assert set(frames.table([run.path, other.path], "metrics")["method"]) == {run.config.estimator.label}
+    for evaluated in (run, other):
+        runs.record_evaluation(evaluated, evaluate_run(evaluated, corpus, "validation"))
     other.update_manifest(data_hash="another")
     found = frames.table([run.path, other.path], "metrics")["method"].unique()
     assert sorted(label.rpartition(", ")[2] for label in found) == sorted(
         f"corpus {r.manifest['data_hash'][:8]}" for r in (run, other)
     )
+    drawn = {text.get_text() for text in figures.map_of([run.path, other.path]).legends[0].get_texts()}
+    assert {label for label in drawn if label.startswith("popularity")} == {
+        f"popularity, corpus {r.manifest['data_hash'][:8]}" for r in (run, other)
+    }
 
 
 def test_lines_of_a_map_figure_are_of_the_candidates_of_its_curves(make_config, corpus, tmp_path):
