@@ -23,7 +23,6 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.runs import Kind, checkpoints, directory
 from gramrun.runs.directory import Run
-from gramrun.training.checks import check_run
 from gramrun.training.inner_products import InnerProducts
 from gramrun.training.memory import check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
@@ -105,7 +104,7 @@ def open_run(
     else:
         runs.check_free(path, force=force, corpus=config.data.path)
     observers = config.gram_error.estimators if kind == "gram-error" else ()
-    check_run(config, corpus, processes, observers)
+    needed = estimate_resources(config, corpus, processes, observers)  # checks the run
     if kind == "train":
         if config.log.gramian_samples:
             check_measurable(config, "log.gramian_samples")
@@ -118,7 +117,6 @@ def open_run(
     trainer = Trainer(config, corpus, processes)
     if resume or not processes.first:
         return run, trainer
-    needed = estimate_resources(config, corpus, processes, observers)
     need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
     check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
     return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
