@@ -22,7 +22,6 @@ from experiments.report.claims import CLAIMS
 from experiments.report.sections import geometric
 from experiments.reproduce import rankings
 from experiments.studies import lifts as study
-from experiments.studies.gain import SHORT
 from experiments.studies.trainings import TRAININGS
 from experiments.studies.trainings import rows as published_rows
 
@@ -340,7 +339,7 @@ def answers() -> dict[str, tuple[pd.Series, str]]:
     measured = pd.read_csv(REFERENCE / "gain" / "gain.csv").groupby("training")["response"]
     found = {}
     for title in measured.mean().sort_values().index:
-        row = training(SHORT.get(title, title)).loc[("1024", SOGRAM)]
+        row = training(title).loc[("1024", SOGRAM)]
         one = "[" not in row["lift [95 %]"]  # seed
         found[title] = (
             measured.get_group(title),
