@@ -272,7 +272,7 @@ def test_where_curves_cross_and_pairs_separate():
 
 
 def gravity_at_simple_s_size() -> str:
-    table = pd.read_csv(PUBLISHED / "inner_products" / "map_by_gravity-simple-scale.csv", dtype=str)
+    table = pd.read_csv(PUBLISHED / "inner_products" / "map_by_gravity-wider-inputs.csv", dtype=str)
     maps = [
         f"{pages.number(float(row['validation MAP@10']), 4)} at λ = {row['λ']}"
         for row in table.to_dict("records")

@@ -67,7 +67,8 @@ def of_inner_products(plan, dataset):
         for g, s, pairs in itertools.product(plan.options["gravity"], SEEDS, ("train", "random"))
     ]
     frame = pd.DataFrame(rows)
-    return {*inner_products.at_the_end(dataset, frame), *inner_products.final_map(dataset, frame)}
+    name = plan.named(dataset)
+    return {*inner_products.at_the_end(name, frame), *inner_products.final_map(name, frame)}
 
 
 def of_corpus_sizes(plan, dataset):

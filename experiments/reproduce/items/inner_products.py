@@ -3,8 +3,7 @@
 The model is that of ``paper-sampling``, trained with each λ of the plan. The paper's is trained with SOGram,
 α = 0.01, which at the rates that train these towers lags too far behind to rank. Options:
 ``gravity``, the λs; ``shown``, the two whose distributions are drawn, the smaller first; ``pairs``, how many
-of each kind are measured; ``epochs``, where the config's own are too many (also as a table by corpus);
-``settings``, of all runs; ``part``, what the tables of one of several plans are called.
+of each kind are measured; ``settings``, of all runs; ``part``, what one of several plans is called.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ def _tasks(plan: Plan, dataset: str, weight: float) -> list[Task]:
         f"evaluation.inner_products={plan.options['pairs']}",
         "evaluation.splits=[validation]",
     ]
-    if epochs := plan.option("epochs", dataset):
-        settings.append(f"train.epochs={epochs:g}")
     return plan.tasks("train", dataset, "paper-sampling", *settings)
 
 
@@ -49,6 +46,7 @@ def section(plan: Plan) -> Section:
     drawn, distributions, by_gravity = [], [], []
     measured: dict[str, Seeds] = {}
     for dataset in plan.datasets:
+        name = plan.named(dataset)
         paths = {g: [task.output for task in _tasks(plan, dataset, g)] for g in plan.options["gravity"]}
         products = pd.concat(
             [
@@ -58,10 +56,10 @@ def section(plan: Plan) -> Section:
             ignore_index=True,
         )
         curves = figures.gravity_frame([path for some in paths.values() for path in some])
-        drawn += _draw(plan, dataset, products, curves)
-        measured |= at_the_end(dataset, products) | final_map(dataset, curves)
-        distributions += _distribution_rows(dataset, products)
-        by_gravity += _gravity_rows(dataset, plan.options["gravity"], measured)
+        drawn += _draw(plan, name, products, curves)
+        measured |= at_the_end(name, products) | final_map(name, curves)
+        distributions += _distribution_rows(name, products)
+        by_gravity += _gravity_rows(name, plan.options["gravity"], measured)
     return Section(
         plan.item,
         "Inner products, and MAP@10 against λ",
