@@ -246,9 +246,10 @@ def crossing() -> str:
     return f"from step {own['left', '128']} (left) and {own['right', '128']} (right)"
 
 
-def separation() -> str:
-    """How far observed and random pairs are apart on enwik8."""
-    table = pd.read_csv(PUBLISHED / "inner_products" / "map_by_gravity.csv", index_col="λ")
+def separation(part: str) -> str:
+    """How far observed and random pairs are apart."""
+    table = pd.read_csv(PUBLISHED / "inner_products" / f"map_by_gravity{part}.csv", index_col="λ", dtype=str)
+    table.index = table.index.astype(float)
     apart = table["observed minus random, in standard deviations"].str.partition(" ±")[0].astype(float)
     return f"{apart[10]:.1f} standard deviations apart at λ = 10, {apart[0.01]:.1f} at 0.01 and {apart[1]:.1f} at 1"
 
@@ -268,7 +269,7 @@ def test_the_larger_rate_settles_first_with_the_smallest_alpha():
 
 def test_where_curves_cross_and_pairs_separate():
     words = " ".join(ALL_FINDINGS.split())
-    assert crossing() in words and separation() in words
+    assert crossing() in words and separation("") in words and separation("-wider-inputs") in words
 
 
 def gravity_at_simple_s_size() -> str:
@@ -281,7 +282,18 @@ def gravity_at_simple_s_size() -> str:
 
 
 def test_gravity_at_simple_s_size():
-    assert gravity_at_simple_s_size() in " ".join(ALL_FINDINGS.split())
+    words = " ".join(ALL_FINDINGS.split())
+    assert gravity_at_simple_s_size() in words
+    table = pd.read_csv(PUBLISHED / "inner_products" / "inner_products-wider-inputs.csv")
+    table = table.set_index(["λ", "pairs"])
+    observed, random, deviation = (
+        [pages.number(table.loc[(weight, pairs), name], 2) for weight in (0.01, 10)]
+        for pairs, name in (("observed", "mean"), ("random", "mean"), ("random", "standard deviation"))
+    )
+    assert (
+        f"observed pairs are at {observed[0]} and random ones at {random[0]} ± {deviation[0]} (over pairs) with "
+        f"λ = 0.01, and at {observed[1]} and {random[1]} ± {deviation[1]} with λ = 10"
+    ) in words
 
 
 def test_what_orders_the_losses():
