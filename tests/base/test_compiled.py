@@ -1,6 +1,8 @@
 """Compiled functions are cached, never run stale code, and compile where nothing can be cached."""
 
+import gc
 import importlib.util
+import sys
 
 from gramrun.base import compiled
 
@@ -10,11 +12,15 @@ def test_a_change_anywhere_in_the_package_invalidates_the_cache(tmp_path, monkey
     spec = importlib.util.spec_from_file_location("loops", tmp_path / "loops.py")
     loops = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loops)
+    monkeypatch.setitem(sys.modules, "loops", loops)  # numba imports it where it loads the cache
 
     def hits_of_a_new_process():
         function = compiled.compiled(loops.double)
         assert function(3) == 6
-        return sum(function.stats.cache_hits.values())
+        hits = sum(function.stats.cache_hits.values())
+        del function
+        gc.collect()  # a new process has nothing of the last one's
+        return hits
 
     assert [hits_of_a_new_process() for _ in range(2)] == [0, 1]
     monkeypatch.setattr(compiled, "_package_stamp", lambda: (("gramrun/changed.py", 1, 2),))
