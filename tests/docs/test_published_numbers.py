@@ -143,6 +143,8 @@ def test_the_errors_along_trained_towers():
             for size in (128, 1024)
         ]
         assert f"| {title} | {beside} | {' | '.join(shown)} |" in ALL_FINDINGS
+        if name == "SOGram α=0.1":
+            assert f"(α = 0.1 at B = 1,024: {shown[1].partition(' ')[0]} of sampling's" in README
 
 
 def passes() -> str:
