@@ -66,7 +66,7 @@ class Script:
     @property
     def stamp(self) -> Path:
         """The file that records how `output` was made."""
-        return self.output.with_name(f"{self.output.name}.stamp.json")
+        return stamp_of(self.output)
 
     def describe(self) -> dict[str, object]:
         """The contents of the stamp that decide whether the file is current."""
@@ -74,6 +74,11 @@ class Script:
 
 
 Job = Task | Script
+
+
+def stamp_of(file: Path) -> Path:
+    """Where a script's stamp is."""
+    return file.with_name(f"{file.name}.stamp.json")
 
 
 def kept_manifest(folder: Path) -> Path:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from experiments.reproduce.corpora import DATASETS
-from experiments.reproduce.jobs import Job, Script, kept_manifest, state_of
+from experiments.reproduce.jobs import Job, Script, kept_manifest, stamp_of, state_of
 from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
 from gramrun.base.locks import locked
@@ -52,10 +52,10 @@ def read(file: Path = FILE) -> dict[str, bytes]:
 
 
 def add(jobs: Sequence[Job], file: Path = FILE) -> int:
-    """Add finished jobs and the manifests of corpora.
+    """Add finished jobs and the manifests of their corpora.
 
     What is published already stays: a run of the same configuration and data with the same files, a corpus of
-    the same content. Otherwise the files of a folder are replaced.
+    the same content. Otherwise the files of a run are replaced.
 
     Returns:
         How many files are published now.
@@ -67,7 +67,7 @@ def add(jobs: Sequence[Job], file: Path = FILE) -> int:
 
 def _add(own: Mapping[str, bytes], file: Path) -> int:
     before = read(file)
-    runs = {path.rpartition("/")[0] for path in own if path.startswith("results/runs")}
+    runs = {path.rpartition("/")[0] for path in own if path.endswith(f"/{directory.MANIFEST}")}
     kept = {folder for folder in runs if _is_published(_inside(own, folder), _inside(before, folder))}
     corpora = (path for path in own if path.startswith("results/corpora") and path in before)
     kept |= {path for path in corpora if _hash(own[path]) == _hash(before[path])}
@@ -130,22 +130,28 @@ def _hash(manifest: bytes) -> str:
 
 
 def restore(file: Path = FILE) -> int:
-    """Write the published files of which there is nothing here; return how many.
+    """Write the published files that are not here; return how many.
 
-    A run that is here is left alone, whatever its state.
+    A run that has a manifest here and a script's file that has a stamp are left alone, whatever their state.
     """
     found = {Path(path): content for path, content in read(file).items()}
-    here = {path.parent for path in found if path.name == directory.MANIFEST and path.exists()}
-    absent = {p: content for p, content in found.items() if p.parent not in here and not p.exists()}
-    # A run's manifest comes last: it says that the run is here.
-    for path in sorted(absent, key=lambda path: path.name == directory.MANIFEST):
+    lasts = {path: _last(path, found) for path in found}
+    absent = [path for path in found if not lasts[path].exists()]
+    for path in sorted(absent, key=lambda path: (lasts[path], path == lasts[path])):
         with new_file(path) as temporary:
-            temporary.write_bytes(absent[path])
+            temporary.write_bytes(found[path])
     return len(absent)
+
+
+def _last(path: Path, found: Mapping[Path, bytes]) -> Path:
+    """The file that says that a published file is here whole: its run's manifest, its stamp, or itself."""
+    marks = (path.with_name(directory.MANIFEST), stamp_of(path))
+    return next((mark for mark in marks if mark in found), path)
 
 
 def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
     """Published paths and the files behind them."""
+    corpora = set()
     for job in jobs:
         if state_of(job) != "done":
             continue
@@ -155,9 +161,10 @@ def _files(jobs: Sequence[Job]) -> Iterator[tuple[Path, Path]]:
             unpublished = (directory.EMBEDDINGS, directory.ITEM_WEIGHTS, directory.per_item("train"))
             files = (path for path in sorted(job.output.iterdir()) if path.is_file())
             yield from ((path, path) for path in files if path.name not in unpublished)
-    for dataset in DATASETS.values():
-        if (manifest := dataset.path / MANIFEST).exists():
-            yield kept_manifest(dataset.path), manifest
+            corpora.add(job.output.parent.name)
+    for folder in (DATASETS[name].path for name in sorted(corpora & set(DATASETS))):
+        if (manifest := folder / MANIFEST).exists():
+            yield kept_manifest(folder), manifest
 
 
 if __name__ == "__main__":

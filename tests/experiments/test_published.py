@@ -1,6 +1,9 @@
 """Published measurements: what is packed comes back as it was, and never over what is here."""
 
 import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +23,8 @@ def finished(tmp_path, monkeypatch):
         (run / name).write_text(name)
     (run / "manifest.json").write_text('{"data_hash": "d"}')
     (run / "config.yaml").write_text("train: {epochs: 3}")
-    script = Script("m", (), "", tmp_path.joinpath("results/planted.csv").relative_to(tmp_path))
+    script = Script("m", (), "", Path("results/runs/planted/planted.csv"))
+    script.output.parent.mkdir()
     script.output.write_text("x")
     script.stamp.write_text("stamp")
     return [Task("train", tmp_path / "c.yaml", (), run.relative_to(tmp_path)), script]
@@ -64,8 +68,52 @@ def test_a_run_whose_restoring_was_interrupted_is_completed(finished, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         published.restore()
     assert not (run / "manifest.json").exists()  # so that it does not count as a run
-    assert published.restore() == 2
+    assert published.restore() == 3
     assert {path.name for path in run.iterdir()} == {"manifest.json", "config.yaml", "metrics.jsonl"}
+
+
+def test_runs_are_restored_one_after_another(finished, monkeypatch):
+    """An interruption leaves at most one folder without its manifest."""
+    other = finished[0].output.with_name("a-seed1")
+    shutil.copytree(finished[0].output, other)
+    published.add([*finished, replace(finished[0], output=other)])
+    own, written = published.new_file, []
+    monkeypatch.setattr(published, "new_file", lambda path: written.append(path) or own(path))
+    shutil.rmtree("results/runs")
+    published.restore()
+    ends = [path.parent.name for path in written if path.name == "manifest.json"]
+    assert ends == ["a-seed0", "a-seed1"]
+    assert [path.parent.name for path in written[2:]] == ["a-seed0"] * 3 + ["a-seed1"] * 3
+
+
+def test_a_script_adds_its_file_to_those_of_others(finished):
+    script = finished[1]
+    published.add(finished)
+    other = replace(script, output=script.output.with_name("other.csv"))
+    other.output.write_text("y")
+    other.stamp.write_text("stamp")
+    assert published.add([other]) == 7
+
+
+def test_a_stamp_comes_back_only_with_its_file(finished):
+    published.add(finished)
+    script = finished[1]
+    script.output.write_text("half of another measurement")
+    script.stamp.unlink()
+    assert published.restore() == 2 and script.output.read_text() == "x"
+    script.output.write_text("measured here")
+    assert published.restore() == 0 and script.output.read_text() == "measured here"
+
+
+def test_only_the_corpora_of_the_jobs_are_published(finished, monkeypatch):
+    for name in ("toy", "other"):
+        folder = Path("data") / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text('{"content_hash": "c"}')
+    corpora = {name: SimpleNamespace(path=Path("data") / name) for name in ("toy", "other")}
+    monkeypatch.setattr(published, "DATASETS", corpora)
+    published.add(finished)
+    assert [path for path in published.read() if "corpora" in path] == ["results/corpora/toy.json"]
 
 
 @pytest.mark.parametrize(
