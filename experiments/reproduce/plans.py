@@ -190,7 +190,7 @@ def narrowed(
     for plan in plans:
         kept = tuple(name for name in plan.datasets if datasets is None or name in datasets)
         if (items is None or plan.item in items) and (kept or not plan.datasets):
-            parts.append(replace(plan, datasets=kept, seeds=tuple(seeds or plan.seeds)))
+            parts.append(replace(plan, datasets=kept, seeds=tuple(dict.fromkeys(seeds or plan.seeds))))
     if not parts:
         raise InputError(f"has none of {', '.join(items or ())} on {', '.join(datasets or ())}")
     return parts
@@ -206,12 +206,10 @@ def measuring_command(claim: Claim, case: Mapping[str, str], measured: bool, pro
         profile: that of the report.
     """
     first = [name.partition("/")[0] for side in claim.names(case) for name in side]
-    corpora = [_corpus(name) for name in first]
-    datasets = [name for name in dict.fromkeys(corpora) if name]
-    items = {name: _items(name) for name in profiles()}
-    having = [
-        name for name, own in items.items() if claim.item in own and own[claim.item].issuperset(datasets)
-    ]
+    corpora = {name: corpus for name in first if (corpus := _corpus(name))}
+    datasets = list(dict.fromkeys(corpora.values()))
+    items = {name: _items(name).get(claim.item) for name in profiles()}
+    having = [name for name, own in items.items() if own is not None and own.issuperset(corpora)]
     if not having:
         return "no profile measures it"
     others = [name for name in having if name != profile] or having
@@ -228,8 +226,9 @@ def _corpus(name: str) -> str:
 
 @cache
 def _items(profile: str) -> dict[str, frozenset[str]]:
-    """The corpora of each item of a profile."""
+    """The corpora of each item of a profile, also as its measurements are named."""
     corpora: dict[str, frozenset[str]] = {}
     for plan in load_profile(profile, Path()):
-        corpora[plan.item] = corpora.get(plan.item, frozenset()).union(plan.datasets)
+        own = (*plan.datasets, *map(plan.named, plan.datasets))
+        corpora[plan.item] = corpora.get(plan.item, frozenset()).union(own)
     return corpora

@@ -153,6 +153,6 @@ def test_the_command_is_the_narrowest_that_measures_a_claim():
         == "quick --items gramian_error --datasets enwik8"
     )
     both = call("lift-grows-enwik8", True, dataset="enwik8-titles")
-    assert both == "standard --items final_map --datasets enwik8-titles enwik8"
+    assert both == "published --items final_map --datasets enwik8-titles enwik8"
     planted = {"dataset": "planted-clusters", "k": "16", "B": "4"}
     assert call("lift-grows-planted", False, **planted) == "standard --items scaling"
