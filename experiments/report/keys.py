@@ -47,10 +47,10 @@ class Gravity(StrEnum):
 class Decay(StrEnum):
     """What is measured of an error curve under one learning rate."""
 
-    RATIO = "error decay"
     EARLY = "early error"
     LATE = "late error"
-    SETTLING = "settling steps"
+    COMMON = "steps to the common level"
+    OWN = "steps to its own level"
     DRIFT = "relative drift"
 
 
@@ -89,8 +89,8 @@ def gravity(corpus: str, method: str, quantity: Gravity, weight: Value) -> str:
     return f"{corpus}/{method}/{quantity} λ={weight}"
 
 
-def decay(corpus: str, alpha: Value, side: str, quantity: Decay, learning_rate: Value) -> str:
-    """A quantity of SOGram's error curve of one side under one learning rate."""
+def decay(corpus: str, alpha: Value, side: str, quantity: str, learning_rate: Value) -> str:
+    """A quantity (of `Decay`) of SOGram's error curve of one side under one learning rate."""
     return f"{corpus}/SOGram α={alpha}/{side} {quantity} η={learning_rate}"
 
 

@@ -26,7 +26,7 @@ def test_an_error_has_settled_where_it_stays_low(errors, expected):
 
 
 def test_decay_of_known_curves():
-    """Error 1/t against 10/t, each over 100 steps: both settle at twice the slower one's late error."""
+    """Error 1/t against 10/t, each over 100 steps: at one level the smaller is earlier, at its own it is not."""
     curves = [
         pd.DataFrame({"step": range(1, 101), "error": [c / t for t in range(1, 101)]}).assign(
             side="left", seed=seed, learning_rate=rate, label="SOGram α=0.1", alpha=0.1, relative_drift=rate
@@ -39,10 +39,13 @@ def test_decay_of_known_curves():
     of = "toy/SOGram α=0.1/left"
     assert measured[f"{of} late error η=0.01"] == pytest.approx((late, late))
     assert measured[f"{of} early error η=0.01"] == (1.0, 1.0)
-    assert measured[f"{of} error decay η=0.002"] == pytest.approx((late, late))
     for rate, c in ((0.01, 10.0), (0.002, 1.0)):  # within a step of where c/t is 2 · late
         crossing = c / (2 * late)
-        assert measured[f"{of} settling steps η={rate}"] == pytest.approx((crossing, crossing), rel=0.01)
+        assert measured[f"{of} steps to the common level η={rate}"] == pytest.approx(
+            (crossing,) * 2, rel=0.01
+        )
+        crossing = 10 / (2 * late)
+        assert measured[f"{of} steps to its own level η={rate}"] == pytest.approx((crossing,) * 2, rel=0.01)
 
 
 def test_while_the_zero_start_lasts_nothing_has_settled():
@@ -53,7 +56,7 @@ def test_while_the_zero_start_lasts_nothing_has_settled():
         for rate, side in product((0.01, 0.002), ("left", "right"))
     ]
     measured = error_at_scale.decay("toy", pd.concat(frames))
-    assert measured["toy/SOGram α=0.001/right settling steps η=0.01"] == (float("inf"),)
+    assert measured["toy/SOGram α=0.001/right steps to the common level η=0.01"] == (float("inf"),)
     plan = Plan("error_at_scale", (), (0,), {"learning_rates": [0.01, 0.002], "alphas": [0.001]}, Path())
     frame = pd.concat(frames).assign(reference_error=0.0)
     assert error_at_scale._rows("toy", plan, measured, frame)[0]["settled at step"] == "not yet"

@@ -71,7 +71,6 @@ def long_plans_of(results):
             "learning_rates": [0.05, 0.01],
             "alphas": [0.1],
             "steps": 30,
-            "every": 2,
         },
         "inner_products": {"gravity": [0.01, 10], "shown": [0.01, 10], "pairs": 200},
     }

@@ -3,8 +3,7 @@
 One trajectory for each learning rate η of the tables (the dense layers' rate keeps its ratio to it), driven
 by sampling and measured for SOGram with each α. The reference is a Gramian of a large sample; the table shows
 its standard error. Options: ``samples``, the size of that sample; ``learning_rates``, the larger
-first; ``alphas``; ``steps``; ``every``, how often to measure. Each may be a table by corpus. ``part`` names
-the table of one of several plans.
+first; ``alphas``; ``steps``. Each may be a table by corpus. ``part`` names the table of one of several plans.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gramrun.runs import figures, plotting
 from gramrun.training.trajectory import CSV as TRAJECTORY
 
 BATCH = 1024  # the paper's, Section 4.1
-SETTLED = 2.0  # settled: below this multiple of the larger η's or the smaller's late error, the greater one
+SETTLED = 2.0  # settled: below this multiple of a late error
 
 
 def tasks(plan: Plan) -> list[Task]:
@@ -55,9 +54,8 @@ def _tasks(plan: Plan, dataset: str, rate: float) -> list[Task]:
     if train.dense_learning_rate:
         dense = rate * train.dense_learning_rate / train.learning_rate
         settings["train.dense_learning_rate"] = float(f"{dense:.6g}")
-    for key, option in (("train.steps", "steps"), ("gram_error.every", "every")):
-        if value := plan.option(option, dataset):
-            settings[key] = value
+    if steps := plan.option("steps", dataset):
+        settings["train.steps"] = steps
     return plan.tasks(
         "gram-error", dataset, "gram-error", *(f"{key}={scalar(value)}" for key, value in settings.items())
     )
@@ -87,8 +85,9 @@ def section(plan: Plan) -> Section:
     caption = (
         f"|B| = {BATCH}; {plan.seeds_shown}. Late: mean over the "
         f"last {LATE:.0%} of the steps. Settled: the step from which on the error stays below "
-        f"{SETTLED:g} times the larger of the two late errors of that α, on a logarithmic scale between "
-        "measured steps; not yet: at the end the zero start's (1 − α)^t is over half the error. "
+        f"{SETTLED:g} times the larger of the two late errors of that α, or {SETTLED:g} times its own, on a "
+        "logarithmic scale between measured steps; not yet: at the end the zero start's (1 − α)^t is over "
+        "half the error. "
         "Drift: mean ‖G(t) − G(t−1)‖/‖G(t)‖ of the measured steps, where it was measured."
     )
     return Section(
@@ -137,11 +136,11 @@ def decay(dataset: str, frame: pd.DataFrame) -> dict[str, Seeds]:
             # While the zero start is most of the error, the curve has not come to its own level.
             start = (1 - alpha) ** curve.index[-1]
             unsettled = start > late_errors[rate] / SETTLED
+            levels = {Decay.COMMON: late_errors.max(), Decay.OWN: late_errors[rate]}
             values = {
-                Decay.RATIO: late_errors[rate] / early,
                 Decay.EARLY: early,
                 Decay.LATE: late_errors[rate],
-                Decay.SETTLING: np.inf if unsettled else settled(curve, SETTLED * late_errors.max()),
+                **{n: np.inf if unsettled else settled(curve, SETTLED * x) for n, x in levels.items()},
                 Decay.DRIFT: rows["relative_drift"].mean(),
             }
             for name, value in values.items():
@@ -172,8 +171,6 @@ def _rows(dataset: str, plan: Plan, found: dict[str, Seeds], frame: pd.DataFrame
         plan.options["alphas"], ("left", "right"), plan.options["learning_rates"]
     ):
         values = {name: found[keys.decay(dataset, f"{alpha:g}", side, name, f"{rate:g}")] for name in Decay}
-        settling = values[Decay.SETTLING]
-        never = sum(map(np.isinf, settling))
         rows.append(
             {
                 "corpus": dataset,
@@ -182,14 +179,17 @@ def _rows(dataset: str, plan: Plan, found: dict[str, Seeds], frame: pd.DataFrame
                 "η": f"{rate:g}",
                 "error at a tenth": spread(values[Decay.EARLY]),
                 "late error": spread(values[Decay.LATE]),
-                "late / at a tenth": spread(values[Decay.RATIO], 2),
-                "settled at step": spread(settling, 0)
-                if not never
-                else f"not yet in {never} of {len(settling)} seeds"
-                if len(settling) > 1
-                else "not yet",
+                "settled at step": _steps(values[Decay.COMMON]),
+                "at its own level": _steps(values[Decay.OWN]),
                 "drift a step": "" if np.isnan(values[Decay.DRIFT]).any() else spread(values[Decay.DRIFT], 5),
                 "reference's standard error": f"{errors[side, rate]:.4f}",
             }
         )
     return rows
+
+
+def _steps(settling: Seeds) -> str:
+    never = sum(map(np.isinf, settling))
+    if not never:
+        return spread(settling, 0)
+    return f"not yet in {never} of {len(settling)} seeds" if len(settling) > 1 else "not yet"
