@@ -181,10 +181,10 @@ def _measured(dataset: str, verdicts: Sequence[Verdict]) -> str:
         text = _with_interval(verdict, (verdict.estimate, verdict.low, verdict.high))
         found.setdefault(verdict.case, {})[text] = None
     texts = {case: " · ".join(own) for case, own in found.items()}
-    if len(set(texts.values())) == 1:
-        text = texts[first.case]
-    elif _is_lift(first.claim):
+    if _is_lift(first.claim) and first.case:
         text = "; ".join(f"{case}: {own}" for case, own in texts.items())
+    elif len(set(texts.values())) == 1:
+        text = texts[first.case]
     else:
         ends = (end(verdicts, key=lambda v: v.estimate) for end in (min, max))
         shown_ends = dict.fromkeys(_with_interval(v, (v.estimate, v.low, v.high)) for v in ends)

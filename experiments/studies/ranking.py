@@ -251,7 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What ranks best.")
     parser.add_argument("part", choices=("search", "final", "defaults"))
     parser.add_argument("--dataset", default="movielens-1m")
-    parser.add_argument("--method", nargs="+", default=["implicit-als"])
+    parser.add_argument("--method", nargs="+", help="search: its methods; final: labels (all)")
     parser.add_argument("--width", nargs="+", type=int, default=[35, 64, 128])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--tries", type=int, default=TRIES)
@@ -259,11 +259,12 @@ def main() -> None:
     torch.set_num_threads(1)
     match arguments.part:
         case "search":
-            for method in arguments.method:
+            for method in arguments.method or ["implicit-als"]:
                 for width in arguments.width:
                     search(arguments.dataset, method, width, arguments.tries)
         case "final":
-            final(arguments.dataset, arguments.method, arguments.width, arguments.seeds)
+            labels = arguments.method or list(finals(arguments.dataset))
+            final(arguments.dataset, labels, arguments.width, arguments.seeds)
         case "defaults":
             defaults(arguments.dataset)
 

@@ -298,7 +298,7 @@ def test_claims_on_the_same_numbers_are_one_row():
     } | {"enwik8/SOGram α=0.01/steps": (4532.0,) * 3}
     (row,) = summary.claim_rows(judge(CLAIMS, measured))
     assert [t.claim.id for t in row.claims] == ["sogram-validation-map", "sogram-training-map"]
-    assert row.here == ["enwik8*: −50.0 %; exact Gramian +5.0 %"]
+    assert row.here == ["enwik8*: α = 0.01: −50.0 %; exact Gramian +5.0 %"]
     assert len(row.wanted) == 2 and row.wanted[0] == "lift of MAP@10 over sampling, wanted above 0 %"
     assert row.span == ""
 

@@ -19,6 +19,5 @@ def section(plan: Plan) -> Section:
         curves,
         title="MovieLens: MAP@10",
         source="Appendix E",
-        summary=final.summary,
         tables=final.tables + curves.tables,
     )

@@ -307,8 +307,7 @@ def section(plan: Plan) -> Section:
             losses_table(compared),
         ),
     )
-    if not earlier:
-        write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
+    write_text(plan.folder / "runs.csv", frame.to_csv(index=False))
     drawn = tuple(
         write_figure(plan.folder, scaling_figure(compared, x), f"loss_by_{name}", caption)
         for x, name, caption in (
