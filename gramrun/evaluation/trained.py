@@ -75,7 +75,7 @@ def evaluate_run(
 
 
 def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
-    """The model of a run's newest checkpoint, and its step.
+    """The model of a run's newest checkpoint, and its step; on the CPU where the run's GPU is not here.
 
     Raises:
         InputError: when there is no checkpoint, it does not fit the configuration, or `corpus` is not the
@@ -93,7 +93,8 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
             what=f"the tables of {run.path}",
             remedy="read the run on a machine with more memory",
         )
-    model = make_model(run.config, corpus).to(choose_device(run.config.device))
+    device = choose_device(run.config.device if torch.cuda.is_available() else "cpu")
+    model = make_model(run.config, corpus).to(device)
     try:
         saved = dict(state["trainer"]["model"])
         if "tables" in state:  # of several processes; read in place, so that they take the memory of one copy

@@ -159,8 +159,8 @@ def corpus_of(run: Run | BaselineRun, moved_to: Path | None = None) -> SplitCorp
     folder = moved_to or corpus_folder(run.path, run.config)
     if moved_to is None and not folder.exists():
         raise InputError(
-            f"{folder}: the corpus of {run.path} is not there; name its new place with --data, or "
-            "prepare it again"
+            f"{folder}: the corpus of {run.path} is not there; name its new place with --data (from Python: "
+            "data=), or prepare it again"
         )
     corpus = open_corpus(folder)
     check_same_data(run, corpus.content_hash, folder)

@@ -179,17 +179,21 @@ def _suited(asked: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def load(path: str | Path) -> Recommender:
+def load(path: str | Path, data: str | Path | None = None) -> Recommender:
     """Load a run directory: of `Recommender.save`, or of ``gramrun train``.
 
     Identifiers of a run of the command line are the text of the raw data.
+
+    Args:
+        path: the run directory.
+        data: the corpus, if it has moved since ``gramrun train``, or the working directory is another.
 
     Raises:
         ValueError: when it is none, has no checkpoint, or is damaged, in one line.
     """
     with _value_errors():
         run = runs.open_run(Path(path).expanduser())
-        corpus = runs.corpus_of(run)
+        corpus = runs.corpus_of(run, None if data is None else Path(data).expanduser())
         model, _ = load_model(run, corpus)
     left, right = (_read_ids(corpus, side) for side in (corpus.left, corpus.right))
     return Recommender(run.config, corpus, model, left, right)

@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import faiss
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from helpers import BASELINE, CONFIG, made_corpus, made_side, settings
 
 from gramrun import runs
@@ -21,6 +23,7 @@ from gramrun.evaluation import export as exporting
 from gramrun.evaluation import trained as embeddings
 from gramrun.evaluation.trained import load_model
 from gramrun.model.build import embed_all
+from gramrun.runs import checkpoints
 
 SMALL = (*helpers.SMALL, "train.steps=20", "evaluation.every=0")
 
@@ -40,6 +43,15 @@ def library(gramrun, tmp_path):
     run, corpus = runs.open_run(Path("r")), open_corpus(Path("d"))
     left, right = embed_all(load_model(run, corpus)[0], corpus)
     return {"left": left.detach().numpy(), "right": right.detach().numpy()}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_run_of_a_gpu_is_read_without_one(library, monkeypatch):
+    run = runs.open_run(Path("r"))
+    own = checkpoints.identities(run)
+    monkeypatch.setattr(checkpoints, "identities", lambda run: own)
+    made = replace(run, config=run.config.model_copy(update={"device": "cuda"}))
+    assert load_model(made, open_corpus(Path("d")))[0].device.type == "cpu"
 
 
 def test_parquet_holds_ids_titles_embeddings_and_their_origin(gramrun, library, monkeypatch):

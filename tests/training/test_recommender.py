@@ -290,7 +290,10 @@ def test_a_run_of_the_command_line_embeds_new_items(request, tmp_path):
     command = request.getfixturevalue("gramrun")  # in tmp_path
     code, _, err = command("train", "--config", "movielens-1m/sogram", *chosen, "--output", "run")
     assert code == 0, err
-    trained = gramrun.load("run")
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"from Python: data=\), or prepare it again"):
+        gramrun.load("run")
+    trained = gramrun.load("run", data="moved")
     rows = trained.embed_right(GENRES.iloc[[3, 3]])
     assert rows.shape == (2, 35) and (rows[0] == rows[1]).all() and rows.any()
 
