@@ -224,10 +224,12 @@ class RunConfig(Section):
         estimator, train = self.estimator, self.train
         if train.objective == "batch-softmax" and estimator.name != "none":
             raise ValueError("train.objective: batch-softmax has no Gramians; set estimator.name: none")
-        if estimator.name == "exact" and (train.id_dropout_left or train.id_dropout_right):
+        exact = estimator.name == "exact" or (estimator.name == "sogram" and estimator.start == "exact")
+        if exact and (train.id_dropout_left or train.id_dropout_right):
+            key = "name" if estimator.name == "exact" else "start"
             raise ValueError(
-                "estimator.name: exact embeds every item with its id; drop train.id_dropout_left and "
-                "id_dropout_right, or set another estimator"
+                f"estimator.{key}: exact embeds every item with its id; drop train.id_dropout_left and "
+                f"id_dropout_right, or set another estimator.{key}"
             )
         if estimator.name == "none" and train.objective != "batch-softmax" and train.gravity > 0:
             raise ValueError(

@@ -194,6 +194,8 @@ def test_what_cannot_drop_ids_is_refused(make_config, corpus):
         Trainer(make_config(*DROPPED), corpus)  # the synthetic corpus's left items have only ids
     with pytest.raises(ConfigError, match="estimator.name: exact embeds every item with its id"):
         make_config(*DROPPED, "estimator.name=exact")
+    with pytest.raises(ConfigError, match="estimator.start: exact embeds every item with its id"):
+        make_config(*DROPPED, "estimator.start=exact")
     with pytest.raises(ConfigError, match="train.engine: static draws nothing in a step"):
         Trainer(make_config("train.id_dropout_right=0.5", "train.engine=static"), wiki())
 
