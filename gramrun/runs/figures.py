@@ -40,7 +40,8 @@ def make(kind: str, paths: Sequence[Path]) -> Figure:
         paths: run directories; runs that differ only in their seed become one line with a band.
 
     Raises:
-        InputError: when a run has no data for this figure, or there is no such kind.
+        InputError: when a run has no data for this figure, there is no such kind, or its lines are of
+            estimators and the runs are of several trainings.
     """
     if kind not in KINDS:
         raise InputError(f"no figure is called {kind}; there are {', '.join(KINDS)}")
@@ -50,9 +51,9 @@ def make(kind: str, paths: Sequence[Path]) -> Figure:
 KINDS: Mapping[str, Callable[[Sequence[Path]], Figure]] = MappingProxyType(
     {
         "map": lambda paths: map_of(paths),
-        "gram-error": lambda paths: plotting.gram_error_figure(gram_error_frame(paths)),
-        "trade-off": lambda paths: plotting.trade_off_figure(gram_error_frame(paths), "SOGram"),
-        "theory": lambda paths: plotting.theory_figure(theory_frame(paths)),
+        "gram-error": lambda paths: plotting.gram_error_figure(gram_error_frame(_alike(paths))),
+        "trade-off": lambda paths: plotting.trade_off_figure(gram_error_frame(_alike(paths)), "SOGram"),
+        "theory": lambda paths: plotting.theory_figure(theory_frame(_alike(paths))),
         "inner-products": lambda paths: plotting.inner_products_figure(inner_products_frame(paths)),
         "gravity": lambda paths: plotting.gravity_figure(
             gravity_frame(paths), popularity([open_run(path) for path in paths])
@@ -138,6 +139,16 @@ def inner_products_frame(paths: Sequence[Path]) -> pd.DataFrame:
         InputError: when a run has none.
     """
     return pd.concat(_frames([open_run(path) for path in paths], "inner_products"), ignore_index=True)
+
+
+def _alike(paths: Sequence[Path]) -> Sequence[Path]:
+    """The paths, of runs that differ only in their seed; others would become one line for each estimator."""
+    opened = [open_run(path) for path in paths]
+    found = sorted(set(labels([run.config for run in opened], corpora_of(opened))))
+    if len(found) > 1:
+        told = "; ".join(found)
+        raise InputError(f"cannot plot: the runs are of several trainings ({told}); draw each by itself")
+    return paths
 
 
 def gram_error_frame(paths: Sequence[Path]) -> pd.DataFrame:
