@@ -19,9 +19,7 @@ from gramrun.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gramrun.base.processes import Processes
     from gramrun.config import RunConfig
-    from gramrun.data.corpus import SplitCorpus
 
 
 def train(
@@ -46,7 +44,7 @@ def train(
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
     from gramrun.runs import checkpoints
-    from gramrun.training.loop import fit, follow, goes_on, open_run, resolve
+    from gramrun.training.loop import check, fit, follow, goes_on, open_run, resolve
     from gramrun.training.progress import check_tensorboard
 
     with joined() as processes:
@@ -55,11 +53,13 @@ def train(
         corpus = open_corpus(runs.corpus_folder(path, resolved) if resume else resolved.data.path)
         if dry_run:
             if processes.first:
-                _dry_run(resolved, corpus, processes, path, Report(as_json))
+                _, needed = check("train", path, resolved, corpus, processes, resume=resume, force=force)
+                _describe(resolved, needed, path, Report(as_json))
             return
         resume = goes_on(path, processes, resume=resume)
         with locked(path) if processes.first else contextlib.nullcontext():
-            run, trainer = open_run("train", path, resolved, corpus, processes, resume=resume, force=force)
+            begin, trainer = open_run("train", path, resolved, corpus, processes, resume=resume, force=force)
+            run = begin()
             saved = checkpoints.restore(run, trainer) if resume else {}
             if not processes.first:
                 follow(run, trainer)
@@ -71,17 +71,12 @@ def train(
     report.text(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
 
 
-def _dry_run(
-    config: RunConfig, corpus: SplitCorpus, processes: Processes, path: Path, report: Report
-) -> None:
-    """Check a run, and print its configuration and the resources that it needs."""
+def _describe(config: RunConfig, needed: dict[str, Any], path: Path, report: Report) -> None:
+    """Print a run's configuration and the resources that it needs."""
     from gramrun.config.loading import dump_config
-    from gramrun.training.memory import check_memory
-    from gramrun.training.resources import describe_resources, estimate_resources
+    from gramrun.training.resources import describe_resources
 
-    needed = estimate_resources(config, corpus, processes)
     report.text(dump_config(config).rstrip("\n"), *describe_resources(needed))
-    check_memory(config, corpus, processes)
     plain = config.model_dump(mode="json")
     report.record({"run": path, "dry_run": True, "config": plain, "resources": needed})
     report.text(f"dry run: nothing written; the run would be {path}")
@@ -148,7 +143,9 @@ def gram_error(
     corpus = open_corpus(runs.corpus_folder(path, resolved) if resume else resolved.data.path)
     report = Report(as_json)
     with locked(path):
-        run, trainer = open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+        begin, trainer = open_run("gram-error", path, resolved, corpus, resume=resume, force=force)
+        observers = gram_errors.Observers(resolved.gram_error.estimators, trainer)
+        run = begin()
         record: dict[str, Any] = {
             "run": run.path,
             "written": True,
@@ -158,10 +155,10 @@ def gram_error(
         }
         if resume and run.manifest["status"] == "finished":
             gram_errors.check_finished(run)
+            run.drop_checkpoints(0)  # of a command that was killed just then
             report.record(record | {"written": False})
             report.text(f"{run.path}: finished already; nothing to do")
             return
-        observers = gram_errors.Observers(resolved.gram_error.estimators, trainer)
         saved = checkpoints.restore(run, trainer) if resume else {}
         if trainer.step:
             observers.load_state_dict(saved.get("observers"))

@@ -178,5 +178,5 @@ def measure(run: Run, trainer: Trainer, observers: Observers) -> Path:
             bar.update(record)
             if stopped and not last:
                 raise interrupted_run(run, trainer)
-        run.drop_checkpoints(0)  # they hold the caches, and nothing reads the model
+    run.drop_checkpoints(0)  # they hold the caches, and nothing reads the model
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
     return processes.from_first((path / directory.MANIFEST).exists)
 
 
-def open_run(
+def check(
     kind: Kind,
     path: Path,
     config: RunConfig,
@@ -88,15 +88,19 @@ def open_run(
     *,
     resume: bool,
     force: bool,
-) -> tuple[Run, Trainer]:
-    """Make or reopen a run directory, and make a trainer at step 0 of it.
+) -> tuple[Run | None, dict[str, Any]]:
+    """Check a run without writing anything.
 
     Of several processes only the first reads and writes the directory.
+
+    Returns:
+        The run, or None where it is to be made; and what `resources.estimate_resources` says.
 
     Raises:
         InputError: when there is a run and neither `resume` nor `force`, or none to resume.
         ConfigError: when the configuration does not fit the corpus or the machine.
     """
+    run = None
     if not processes.first:
         run = Run(path, config)
     elif resume:
@@ -113,13 +117,34 @@ def open_run(
                     "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
                 )
         check_memory(config, corpus, processes)
-        processes.wait()  # no process allocates before all have seen what is free
+    if run is None:
+        need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
+        check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
+    return run, needed
+
+
+def open_run(
+    kind: Kind,
+    path: Path,
+    config: RunConfig,
+    corpus: SplitCorpus,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    resume: bool,
+    force: bool,
+) -> tuple[Callable[[], Run], Trainer]:
+    """Check a run, and make a trainer at step 0 of it.
+
+    Returns:
+        A function that makes or reopens the run directory, for when all else of the run is made; the trainer.
+
+    Raises:
+        InputError, ConfigError: as `check` does.
+    """
+    run, _ = check(kind, path, config, corpus, processes, resume=resume, force=force)
+    processes.wait()  # no process allocates before all have seen what is free
     trainer = Trainer(config, corpus, processes)
-    if resume or not processes.first:
-        return run, trainer
-    need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
-    check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
-    return runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+    return lambda: run or runs.create(path, kind, config, corpus.content_hash, force=force), trainer
 
 
 def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:

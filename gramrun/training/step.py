@@ -52,7 +52,8 @@ def training_step(state: Trainer) -> float:
         # Line 9: update θ along the gradient over B'.
         engine.scale_rates(state.config.train.rate_factor(state.step, state.total_steps))
         means, u, v = state.gradient_step(pairs)
-    check_finite(state, means)
+    if engine.captured:  # else checked before the update
+        check_finite(state, means)
     if state.config.estimator.batch == "previous" or state.processes.count == 1:
         state.previous = state.processes.gather(u), state.processes.gather(v)
     return float(means[0])

@@ -78,6 +78,11 @@ def test_the_commands_in_order(gramrun, tmp_path):
     assert (code, "g: no MAP@10; draw runs of `gramrun train`" in err) == (2, True), err
     code, _, err = gramrun("gram-error", "--output", "g", "--resume", "--set", "train.steps=50")
     assert (code, "is finished, and cannot be lengthened" in err) == (2, True)
+    faster = (*settings("train.learning_rate=1"), "--output", "faster")
+    assert gramrun("gram-error", "--config", CONFIG, *SMALL, *faster)[0] == 0
+    for kind in ("gram-error", "trade-off", "theory"):
+        code, _, err = gramrun("plot", kind, "g", "faster", "--output", "figure.png")
+        assert (code, "the runs are of several trainings (SOGram" in err) == (2, True), err
 
 
 def test_existing_runs(gramrun, trained):
@@ -91,6 +96,26 @@ def test_existing_runs(gramrun, trained):
     assert (code, "give one of them" in err) == (2, True)
     code, _, err = gramrun("gram-error", "--output", "run", "--resume")
     assert (code, "was made by `gramrun train`" in err) == (2, True)
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(gramrun, trained, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    code, _, err = gramrun(*trained, "--dry-run")
+    assert (code, "exists already; continue it" in err) == (2, True), err
+    losses = settings("train.objective=batch-softmax", "estimator.name=none", "log.gramian_samples=10")
+    code, _, err = gramrun(*trained, "--output", "other", *losses, "--dry-run")
+    assert (code, "log.gramian_samples" in err) == (2, True), err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_force_leaves_a_run_whose_successor_cannot_be_made(gramrun, trained, tmp_path):
+    """Custom estimators are called before the directory is replaced."""
+    measured = ("gram-error", *trained[1:-2], "--output", "g")
+    assert gramrun(*measured)[0] == 0
+    before = (tmp_path / "g/gram_error.csv").read_bytes()
+    code, _, err = gramrun(*measured, *settings("gram_error.estimators=[{name: 'math:gcd'}]"), "--force")
+    assert code == 2 and "math:gcd" in err, err
+    assert (tmp_path / "g/gram_error.csv").read_bytes() == before
 
 
 BAD = {
