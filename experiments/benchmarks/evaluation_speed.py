@@ -1,4 +1,4 @@
-"""Time `rank_relevant` against a bare float32 product with ``topk``, interleaved.
+"""Time `rank_scored` against a bare float32 product with ``topk``, interleaved.
 
     python -m experiments.benchmarks.evaluation_speed [--rounds 5] [--rows 85000]
 
@@ -24,13 +24,13 @@ from experiments.reproduce import timing
 from gramrun.evaluation import ranking
 from gramrun.evaluation.ranking import Ints, ItemSets
 
-CHUNK, DEPTH = 256, 100  # the defaults of `rank_relevant`
-BARE, WHOLE, FLOAT64 = "product and topk", "rank_relevant", "float64 product and topk"
+CHUNK, DEPTH = 256, 100  # the defaults of `rank_scored`
+BARE, WHOLE, FLOAT64 = "product and topk", "rank_scored", "float64 product and topk"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The arguments of `rank_relevant`."""
+    """Embeddings and the arguments of `rank_scored`."""
 
     left: Tensor
     right: Tensor
@@ -78,9 +78,8 @@ def contenders(problem: Problem) -> dict[str, Callable[[], object]]:
             (u.double() @ v.double().T).topk(depth, dim=1)
 
     def whole() -> None:
-        ranking.rank_relevant(
-            left, right, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK
-        )
+        scorer = ranking.InnerProducts(left, right)
+        ranking.rank_scored(scorer, problem.candidates, problem.relevant, problem.excluded, DEPTH, CHUNK)
 
     return {BARE: bare, FLOAT64: float64, WHOLE: whole}
 

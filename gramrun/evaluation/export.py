@@ -73,7 +73,7 @@ def export_embeddings(
 def _origin(trained: TrainedEmbeddings, side: SideName) -> dict[str, Any]:
     return {
         "run": str(trained.run.path),
-        "method": trained.method,
+        "method": trained.run.method,
         "step": trained.step,
         "side": side,
         "item": trained.side(side).item,

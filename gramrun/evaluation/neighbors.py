@@ -75,7 +75,7 @@ def find_neighbors(
     names = titles if trained.side(to).item == trained.side(side).item else read_titles(trained, to)
     return {
         "run": str(path),
-        "method": trained.method,
+        "method": trained.run.method,
         "step": trained.step,
         "query": {"side": side, **_fields(titles, item)},
         "to": to,

@@ -231,29 +231,6 @@ class ScoredChunk:
         return count_scores(self.scores[:, self.candidates], masked, scores, self.depth)
 
 
-def rank_relevant(
-    left: Tensor,
-    right: Tensor,
-    candidates: Ints,
-    relevant: ItemSets,
-    excluded: ItemSets | None = None,
-    depth: int = 100,
-    chunk_rows: int = 256,
-    progress: Callable[[int], object] | None = None,
-) -> tuple[Ints, Ints]:
-    """`rank_scored` of the inner products of embeddings: the scores of every two-tower model.
-
-    The time is little more than that of the float32 product with all candidates; the memory is that of
-    ``chunk_rows`` x 65,536 products.
-
-    Raises:
-        RunError: if the embeddings hold NaN or are so large that scores overflow.
-        ValueError: if the shapes do not fit, or ``candidates`` is not strictly ascending.
-    """
-    scorer = InnerProducts(left, right)
-    return rank_scored(scorer, candidates, relevant, excluded, depth, chunk_rows, progress)
-
-
 @torch.no_grad()
 def rank_scored(
     scorer: Scorer,

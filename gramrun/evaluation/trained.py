@@ -185,7 +185,6 @@ class TrainedEmbeddings:
     Attributes:
         run: the run directory.
         corpus: its corpus.
-        method: the estimator or baseline, such as ``SOGram α=0.01``.
         step: training steps, or sweeps of a baseline.
         dim: k, the embedding dimension.
         embed: maps a side and its items, int64 (B,), to embeddings, floating (B, k).
@@ -193,7 +192,6 @@ class TrainedEmbeddings:
 
     run: Run | BaselineRun
     corpus: SplitCorpus
-    method: str
     step: int
     dim: int
     embed: Callable[[SideName, Tensor], Tensor]
@@ -237,13 +235,12 @@ def open_embeddings(path: Path, data: Path | None = None) -> TrainedEmbeddings:
         left, right = load_embeddings(run, corpus)
         tables = {"left": left, "right": right}
         step, dim = sweeps_done(run), left.shape[1]
-        return TrainedEmbeddings(run, corpus, run.method, step, dim, lambda side, items: tables[side][items])
+        return TrainedEmbeddings(run, corpus, step, dim, lambda side, items: tables[side][items])
     model, step = load_model(run, corpus)
     towers = {"left": model.left_embeddings, "right": model.right_embeddings}
     return TrainedEmbeddings(
         run,
         corpus,
-        run.method,
         step,
         model.embedding_dim,
         lambda side, items: embed_in_chunks(towers[side], items.to(model.device)),

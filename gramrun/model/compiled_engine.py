@@ -209,7 +209,7 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
         step, betas = int(self._steps), self._optimizer.betas
         rate, correction = self._optimizer.table_learning_rate * self._factor, 1.0
         if self._optimizer.name == "sparse-adam":
-            rate *= _bias_correction(step, *betas)
+            rate *= math.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)  # Adam's bias corrections
         elif self._optimizer.name == "adam":
             rate = float(self._adam_steps.rates[step])
             correction = float(self._adam_steps.corrections[step])
@@ -288,11 +288,6 @@ class CompiledEngine(Engine[list[_ColumnRows]]):
 def _within(last: Tensor, steps: Tensor) -> bool:
     """Whether the steps of last gradients are among the steps done."""
     return bool(((last >= 0) & (last <= steps)).all())
-
-
-def _bias_correction(steps: int, beta1: float, beta2: float) -> float:
-    """√(1 − β₂ᵗ) / (1 − β₁ᵗ) of Adam."""
-    return math.sqrt(1 - beta2**steps) / (1 - beta1**steps)
 
 
 def _even_shares(costs: Mapping[str, float]) -> tuple[list[str], list[str]]:

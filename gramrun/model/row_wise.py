@@ -198,12 +198,8 @@ class RowWiseTables:
         )
         with exchange_errors():
             found = self._collection(jagged)
-            values = dict(zip(found.keys(), found.values().split(self._padded, 1), strict=True))
+            values = dict(zip(found.keys(), found.values().split(padded_width(self._width), 1), strict=True))
         return {side: [values[key][:, : self._width] for key in self._columns[side]] for side in bags}
-
-    @property
-    def _padded(self) -> int:
-        return padded_width(self._width)
 
 
 def padded_width(width: int) -> int:
@@ -395,20 +391,16 @@ class RowWiseEngine(Engine[tuple[Tensor, ...]]):
         return self._embed_together(side, items)
 
     def answer(self) -> None:  # noqa: D102
-        while (asked := self.processes.from_first(_nothing)) is not None:
+        while (asked := self.processes.from_first(lambda: None)) is not None:
             self._embed_together(*asked)
 
     def stop_answers(self) -> None:  # noqa: D102
-        self.processes.from_first(_nothing)
+        self.processes.from_first(lambda: None)
 
     @torch.no_grad()
     def _embed_together(self, side: str, items: Tensor) -> Tensor:
         """Embed items that all processes know, each its part."""
         return self.processes.gather_uneven(self.embed(side, self.processes.share(items)))
-
-
-def _nothing() -> Any:
-    return None
 
 
 def _list_bags(tower: Tower, batch: Batch) -> list[Bags]:

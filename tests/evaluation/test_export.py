@@ -155,10 +155,10 @@ from gramrun.data.shards import open_corpus
 from gramrun.evaluation.trained import TrainedEmbeddings
 
 class NoRun:
-    path, manifest = Path("run"), {"config_hash": "", "data_hash": ""}
+    path, method, manifest = Path("run"), "made", {"config_hash": "", "data_hash": ""}
 
 corpus = open_corpus(Path(sys.argv[1]))
-trained = TrainedEmbeddings(NoRun(), corpus, "made", 0, 128, lambda side, items: items[:, None] * torch.ones(128))
+trained = TrainedEmbeddings(NoRun(), corpus, 0, 128, lambda side, items: items[:, None] * torch.ones(128))
 exporting.open_embeddings = lambda path, data: trained
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 exporting.export_embeddings(Path("run"), Path(sys.argv[2]))

@@ -97,7 +97,7 @@ def make_corpus(folder, items, *, same_items=False):
 def planted(corpus, left, right):
     tables = {"left": torch.tensor(left), "right": torch.tensor(right)}
     return TrainedEmbeddings(
-        None, corpus, "planted", 0, tables["right"].shape[1], lambda side, items: tables[side][items]
+        None, corpus, 0, tables["right"].shape[1], lambda side, items: tables[side][items]
     )
 
 

@@ -21,6 +21,10 @@ def sets(*rows):
     return ItemSets.from_pairs(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T, row_count=len(rows))
 
 
+def rank(left, right, *task, **options):
+    return ranking.rank_scored(ranking.InnerProducts(left, right), *task, **options)
+
+
 def ids(*items):
     return np.array(items, dtype=np.int64)
 
@@ -53,28 +57,26 @@ def restore_settings():
 def test_ranks_by_hand():
     right = column(5, 4, 3, 2, 1, 9)
     # Item 5 is not a candidate, item 0 is excluded: 5 (9) > 1 (4) > 2 (3) > 3 (2) > 4 (1).
-    ranks, offsets = ranking.rank_relevant(
-        column(1), right, ids(0, 1, 2, 3, 4), relevant=sets({3, 5}), excluded=sets({0})
-    )
+    ranks, offsets = rank(column(1), right, ids(0, 1, 2, 3, 4), relevant=sets({3, 5}), excluded=sets({0}))
     assert ranks.tolist() == [1, 4]
     assert offsets.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(("relevant", "expected"), [({1}, [3]), ({0, 1, 2}, [1, 2, 3])])
 def test_ties_stand_before_the_relevant_item_and_are_counted_once(relevant, expected):
-    ranks, _ = ranking.rank_relevant(column(1), column(2, 2, 2, 1), ids(0, 1, 2, 3), sets(relevant))
+    ranks, _ = rank(column(1), column(2, 2, 2, 1), ids(0, 1, 2, 3), sets(relevant))
     assert ranks.tolist() == expected
 
 
 def test_an_item_that_is_relevant_and_excluded_is_relevant():
     arguments = column(1), column(3, 2, 1), ids(0, 1, 2), sets({1})
-    assert ranking.rank_relevant(*arguments, excluded=sets({1}))[0].tolist() == [2]
+    assert rank(*arguments, excluded=sets({1}))[0].tolist() == [2]
 
 
 def test_rows_without_relevant_items_and_no_rows_at_all():
-    ranks, offsets = ranking.rank_relevant(column(1, 1), column(1, 2), ids(0, 1), sets(set(), {0}))
+    ranks, offsets = rank(column(1, 1), column(1, 2), ids(0, 1), sets(set(), {0}))
     assert (ranks.tolist(), offsets.tolist()) == ([2], [0, 0, 1])
-    ranks, offsets = ranking.rank_relevant(column(), column(1, 2), ids(0, 1), sets())
+    ranks, offsets = rank(column(), column(1, 2), ids(0, 1), sets())
     assert (ranks.tolist(), offsets.tolist()) == ([], [0])
 
 
@@ -93,9 +95,7 @@ def test_agrees_with_the_literal_twin_within_any_depth(data):
     depth, chunk_rows = data.draw(st.integers(1, 14)), data.draw(st.integers(1, 6))
 
     tensors = [torch.tensor(v, dtype=torch.float32) for v in vectors]
-    ranks, offsets = ranking.rank_relevant(
-        *tensors, ids(*candidates), sets(*relevant), sets(*excluded), depth, chunk_rows
-    )
+    ranks, offsets = rank(*tensors, ids(*candidates), sets(*relevant), sets(*excluded), depth, chunk_rows)
     for row, expected in enumerate(reference.rank_relevant(*vectors, candidates, relevant, excluded)):
         got = ranks[offsets[row] : offsets[row + 1]].tolist()
         assert got == sorted(got)
@@ -161,7 +161,7 @@ def test_agrees_with_the_float64_twin(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(negatives, "_MARGIN", margin)
         patch.setattr(negatives, "CANDIDATE_BLOCK", block)
-        ranks, offsets = ranking.rank_relevant(u, v, candidates, sets(*chosen), sets(*excluded), depth, 3)
+        ranks, offsets = rank(u, v, candidates, sets(*chosen), sets(*excluded), depth, 3)
     expected = reference.rank_in_float64(u, v, candidates, chosen, excluded)
     for row, want in enumerate(expected):
         assert capped(ranks[offsets[row] : offsets[row + 1]], depth) == capped(want, depth)
@@ -174,10 +174,10 @@ def test_neither_chunks_nor_threads_change_the_ranks():
     left, right, _, relevant, excluded = random_task(2, left=24, items=500, dim=96)
     right = right.repeat(3, 1)
     arguments = left, right, np.arange(len(right)), sets(*relevant), sets(*excluded)
-    expected, _ = ranking.rank_relevant(*arguments, depth=1500)
+    expected, _ = rank(*arguments, depth=1500)
     for chunk_rows, threads in itertools.product((1, 7, 24), (1, 2)):
         torch.set_num_threads(threads)
-        ranks, _ = ranking.rank_relevant(*arguments, depth=1500, chunk_rows=chunk_rows)
+        ranks, _ = rank(*arguments, depth=1500, chunk_rows=chunk_rows)
         np.testing.assert_array_equal(ranks, expected)
 
 
@@ -188,7 +188,7 @@ def test_fast_products_of_training_do_not_reach_the_ranks():
     for chosen in ("medium", "high"):
         torch.set_float32_matmul_precision(chosen)
         seen = []
-        ranking.rank_relevant(
+        rank(
             left, right, candidates, sets(*relevant),
             progress=lambda _, seen=seen: seen.append(torch.get_float32_matmul_precision()),
         )  # fmt: skip
@@ -202,8 +202,8 @@ def test_a_gpu_ranks_as_the_processor_does():
     left, right, candidates, relevant, excluded = random_task(5, left=300, items=9000, dim=64)
     arguments = candidates, sets(*relevant), sets(*excluded), 20
     torch.set_float32_matmul_precision("high")  # TF32
-    ranks, _ = ranking.rank_relevant(left.cuda(), right.cuda(), *arguments)
-    np.testing.assert_array_equal(ranks, ranking.rank_relevant(left, right, *arguments)[0])
+    ranks, _ = rank(left.cuda(), right.cuda(), *arguments)
+    np.testing.assert_array_equal(ranks, rank(left, right, *arguments)[0])
 
 
 def test_a_constant_predictor_scores_no_more_than_chance():
@@ -216,7 +216,7 @@ def test_a_constant_predictor_scores_no_more_than_chance():
     # The same v for every item; the scores of a left row tie, though its sum has to be rounded.
     u = torch.randn(50, 33, generator=torch.Generator().manual_seed(0))
     v = torch.randn(1, 33, generator=torch.Generator().manual_seed(1)).expand(negatives + relevant, -1)
-    ranks, offsets = ranking.rank_relevant(u, v, np.arange(len(v)), sets(*[{0, 3}] * len(u)))
+    ranks, offsets = rank(u, v, np.arange(len(v)), sets(*[{0, 3}] * len(u)))
     assert (ranks.reshape(-1, relevant) == [negatives + 1, negatives + 2]).all()
     for metric in (metrics.average_precision, metrics.recall, metrics.ndcg):
         assert metric(ranks, offsets, k).max() <= metric(chance_ranks.ravel(), chance_offsets, k).mean()
@@ -228,7 +228,7 @@ def test_embeddings_without_an_order_are_refused(bad, side):
     embeddings = [column(1, 2), column(10, 20, 30)]
     embeddings[side][1] = bad
     with pytest.raises(RunError, match="NaN or overflow"):
-        ranking.rank_relevant(*embeddings, ids(0, 1, 2), sets({0}, {1}))
+        rank(*embeddings, ids(0, 1, 2), sets({0}, {1}))
 
 
 def test_candidates_are_distinct_sorted_and_seeded():
