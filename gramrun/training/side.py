@@ -69,11 +69,11 @@ class EmbeddedSide:
         return torch.from_numpy(drawn).to(self.population.pair_items.device)
 
     def _stream(self, seed: int, stream: int, size: int) -> IndexStream:
-        key = (seed, stream, size)
+        key, population = (seed, stream, size), self.population
         if key not in self._streams:
             self._streams[key] = IndexStream(
-                lambda step: self.population.choose(step_generator(seed, stream, step), size),
-                self.population.pair_items.device,
+                lambda step: population.choose(step_generator(seed, stream, step), size),
+                population.pair_items.device,
             )
         return self._streams[key]
 

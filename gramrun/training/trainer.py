@@ -7,6 +7,7 @@ B and B' come from independent streams (Proposition 1's condition; with ``batch:
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -94,7 +95,8 @@ class Trainer:
         model.to(self.device)
         self.train_seconds = time.perf_counter() - started if config.train.start == "svd" else 0.0
         self.engine = make_engine(config, model, corpus, processes, self.split_tables)
-        self.gradient_step = self.engine.capture(partial(gradient_step, self))
+        # Without a cycle, so that tables and accumulators are freed with the last reference to their trainer.
+        self.gradient_step = self.engine.capture(partial(gradient_step, weakref.proxy(self)))
         self.left = self._side("left", corpus.left, corpus.train.left)
         self.right = self._side("right", corpus.right, corpus.train.right)
         target = torch.from_numpy(corpus.train.target) if config.train.target == "value" else None

@@ -1,9 +1,11 @@
 """`gramrun.fit` and `gramrun.load`: the same training as the command line's, and recommendations by hand."""
 
+import gc
 import json
 import pickle
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -387,3 +389,14 @@ def test_bad_input_is_a_value_error_of_one_line(model, call, message):
     with pytest.raises(ValueError, match=message) as refused:
         call(model)
     assert "\n" not in str(refused.value)
+
+
+def test_a_model_is_freed_with_the_last_reference_to_it():
+    gc.disable()
+    try:
+        model = gramrun.fit(MATRIX, **SMALL)
+        tables = weakref.ref(model._model)
+        del model
+        assert tables() is None
+    finally:
+        gc.enable()
