@@ -24,6 +24,7 @@ PAIRS = ERROR[:6]  # corpora whose pairs are few enough to cache
 GRAVITY = ("enwik8", "simple-scale-wider-inputs", "wikipedia-en")
 SCALE = ("enwik8", "simple-scale", "fr-scale", "en-scale", "wikipedia-en")
 B = (128, 1024)
+LEVELS = ("the common level", "its own level")  # at which an error settles (`keys.Decay`)
 SIDES = ("left", "right")
 PASSES = 3  # of Gramian batches over the pairs, drawn with replacement: e^−3 = 5 % of them are unseen
 
@@ -259,9 +260,9 @@ def _appendix_d() -> Iterator[Claim]:
         says="The error decay occurs much faster with the smaller learning rate, η = 0.002 against 0.01.",
         words="steps until the error settles at η = 0.002 ÷ at η = 0.01",
         # With α = 0.1 it settles within the first measurements.
-        each={"dataset": SCALE, "α": ("0.01", "0.001"), "side": SIDES, "level": ("the common", "its own")},
-        left=keys.decay(D, "{α}", "{side}", "steps to {level} level", 0.002),
-        right=keys.decay(D, "{α}", "{side}", "steps to {level} level", 0.01),
+        each={"dataset": SCALE, "α": ("0.01", "0.001"), "side": SIDES, "level": LEVELS},
+        left=keys.decay(D, "{α}", "{side}", "steps to {level}", 0.002),
+        right=keys.decay(D, "{α}", "{side}", "steps to {level}", 0.01),
         limits=BELOW_1,
         why="the sign is the claim: in fewer steps below twice the greater of the two late errors (the "
         "common level), or below twice its own; the text names no level",
