@@ -4,6 +4,7 @@ Each function below writes a table's cells or a sentence as the page has them.
 """
 
 import io
+import itertools
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ import pages
 import pandas as pd
 import pytest
 
+from experiments.report.claims import LEVELS
 from experiments.report.sections import interval
 from experiments.reproduce import published
 from experiments.reproduce.items import gramian_error
@@ -231,13 +233,21 @@ def test_gravity_and_the_learning_rate():
     assert "{} times [{}, {}] the better end".format(*shown(best, 1)) in words
     near = {v["case"]: shown(v, 2)[0] for v in verdicts("observed-pairs-near-one")}
     assert f"observed pairs reach {near['λ = 10']} instead of 1 at λ = 10" in words
-    for corpus in ("enwik8", "simple-scale"):
-        sides = [
-            "{} [{}, {}]".format(*shown(verdict, 2))
-            for verdict in verdicts("smaller-rate-faster-decay")
-            if verdict["dataset"] == corpus and verdict["case"].startswith("α = 0.01,")
-        ]
-        assert len(sides) == 2 and f"in {' · '.join(sides)}" in words
+    for corpus, level in itertools.product(("enwik8", "simple-scale"), LEVELS):
+        sides = ["{} [{}, {}]".format(*shown(verdict, 2)) for verdict in settling(corpus, level)]
+        assert f"in {' · '.join(sides)}" in words
+    fr, en = (
+        " · ".join(shown(verdict, 2)[0] for verdict in settling(corpus, LEVELS[1]))
+        for corpus in ("fr-scale", "en-scale")
+    )
+    assert f"in {fr} and {en}." in words
+
+
+def settling(corpus: str, level: str) -> list[dict]:
+    """Whether errors settle sooner with the smaller η, α = 0.01, left and right."""
+    cases = [f"α = 0.01, {side}, {level}" for side in ("left", "right")]
+    own = {v["case"]: v for v in verdicts("smaller-rate-faster-decay") if v["dataset"] == corpus}
+    return [own[case] for case in cases]
 
 
 def crossing() -> str:
