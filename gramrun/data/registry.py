@@ -221,19 +221,9 @@ def _wiki_found(
     def read(_: Path) -> Corpus:
         total = sum(file.stat().st_size for file in files.values())
         with tqdm(desc="reading", total=total, unit="B", unit_scale=True, disable=None) as bar:
-            return _read_wiki(wiki(bar.update), config)
+            return wikipedia.read(wiki(bar.update), config.wikipedia)
 
     return Found(read, inputs, ("wikipedia",), WIKIPEDIA_FRACTION, origin)
-
-
-def _read_wiki(wiki: Wiki, config: PrepareConfig) -> Corpus:
-    settings = config.wikipedia
-    thresholds = wikipedia.Thresholds(
-        settings.min_links, settings.min_ngram_count, settings.min_category_count
-    )
-    return wikipedia.read(
-        wiki, thresholds, categories=settings.categories, bipartite=settings.graph == "titles"
-    )
 
 
 def _origin(found: RawFiles | DumpFiles | Enwik8) -> dict[str, Any]:

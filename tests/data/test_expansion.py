@@ -11,6 +11,7 @@ from scipy.stats import binom, chi2
 from small_wiki import write_wiki
 
 from gramrun.base.errors import InputError
+from gramrun.config.prepare import WikipediaSection
 from gramrun.data import synthetic
 from gramrun.data.corpus import Corpus
 from gramrun.data.expansion import (
@@ -23,7 +24,7 @@ from gramrun.data.expansion import (
 )
 from gramrun.data.shards import open_corpus
 from gramrun.data.split import SEEDS, divide, joined, split_corpus
-from gramrun.data.wikipedia.features import Thresholds, read
+from gramrun.data.wikipedia.features import read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
 FALSE_ALARM = 1e-6  # of each test of a distribution, were its seeds drawn anew
@@ -33,7 +34,7 @@ FALSE_ALARM = 1e-6  # of each test of a distribution, were its seeds drawn anew
 def wiki(tmp_path_factory) -> Corpus:
     """60 pages: both sides are one set of items."""
     path = write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml", pages=60)
-    return read(XmlWiki(path), Thresholds(1, 10, 10))
+    return read(XmlWiki(path), WikipediaSection())
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,16 @@ from small_wiki import write_wiki
 
 from experiments.studies import realism
 from gramrun.base.errors import InputError
+from gramrun.config.prepare import WikipediaSection
 from gramrun.data import shards
-from gramrun.data.wikipedia.features import Thresholds, read
+from gramrun.data.wikipedia.features import read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 from gramrun.evaluation.baselines.implicit_als import check_installed
 
 
 @pytest.fixture(scope="module")
 def wiki(tmp_path_factory):
-    return read(XmlWiki(write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml")), Thresholds(1, 10, 10))
+    return read(XmlWiki(write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml")), WikipediaSection())
 
 
 def test_the_statistics_are_those_of_an_enumeration(wiki):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from experiments.benchmarks.mysqldump import GENERATIONS, write_tables
 from gramrun.data.corpus import Corpus
 from gramrun.data.wikipedia.dump_files import TABLES
-from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.sql_wiki import SqlWiki
 
 WIKI = hostile_wiki(Size(pages=60, links=90, categories=4, minimum_count=2))
@@ -58,7 +57,7 @@ def read_corpus(folder: Path, tables: dict[str, bytes], graph: str) -> Corpus:
     for table, data in tables.items():
         (folder / f"{table}.sql").write_bytes(data)
     files = {table: folder / f"{table}.sql" for table in tables}
-    return read(SqlWiki("w", str(folder), files), Thresholds(1, 1, 1), bipartite=graph == "titles")
+    return wiki_twin.read_all(SqlWiki("w", str(folder), files), graph)
 
 
 def seen(corpus: Corpus) -> tuple[set, dict]:

@@ -12,8 +12,8 @@ import pytest
 from fuzzing import Refused, budgets, changed, changes, inputs, outcome
 from hypothesis import given
 from hypothesis import strategies as st
+from wiki_twin import read_all
 
-from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.xml_dump import read_pages
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
@@ -96,7 +96,7 @@ def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
         found = outcome(pages_of, path)
         if not isinstance(found, Refused):
             assert [(number, text) for number, _, text in found] == twin(data)
-        outcome(lambda: read(XmlWiki(path, allow_cut_off=cut_off), Thresholds(1, 1, 1), bipartite=cut_off))
+        outcome(lambda: read_all(XmlWiki(path, allow_cut_off=cut_off), "titles" if cut_off else "pages"))
 
     check()
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gramrun.base.errors import InputError
+from gramrun.config.prepare import WikipediaSection
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
 from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
 from gramrun.data.wikipedia.graph import PageGraph, read_graph
@@ -23,30 +24,12 @@ from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
 from gramrun.data.wikipedia.title_ngrams import title_ngrams
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """Minimum counts.
-
-    Attributes:
-        min_links: links that a page needs, in and out together; in the bipartite corpus, links out of a
-            left item and into a right item. Pages are dropped until all others have as many.
-        min_ngram_count: titles that an n-gram needs.
-        min_category_count: pages that a category needs.
-    """
-
-    min_links: int
-    min_ngram_count: int
-    min_category_count: int
-
-
-def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, bipartite: bool = False) -> Corpus:
+def read(wiki: Wiki, settings: WikipediaSection) -> Corpus:
     """Read a wiki's tables into a corpus.
 
     Args:
         wiki: the tables.
-        thresholds: minimum counts of links, n-grams and categories.
-        categories: whether the visible categories of a page are a feature.
-        bipartite: whether right items are titles, of missing pages too, rather than pages.
+        settings: which pages, links and features are taken.
 
     Returns:
         The corpus. Articles are in ascending order of page_id, missing pages follow in the order of their
@@ -57,9 +40,10 @@ def read(wiki: Wiki, thresholds: Thresholds, *, categories: bool = True, biparti
         InputError: a table is missing, damaged or contradicts itself; no link is kept; a title that is kept
             is not UTF-8.
     """
-    chosen = _choose(wiki, thresholds, categories=categories, bipartite=bipartite)
+    categories, bipartite = settings.categories, settings.graph == "titles"
+    chosen = _choose(wiki, settings, bipartite=bipartite)
     pages = len(chosen.page_numbers)
-    ngrams, ngram_texts = title_ngrams(chosen.titles, thresholds.min_ngram_count)
+    ngrams, ngram_texts = title_ngrams(chosen.titles, settings.min_ngram_count)
     page_ngrams, page_texts = ngrams, chosen.titles
     if bipartite:
         page_ngrams = ngrams.take(chosen.page_titles)
@@ -118,16 +102,16 @@ class _Chosen:
     counts: dict[str, int]
 
 
-def _choose(wiki: Wiki, thresholds: Thresholds, *, categories: bool, bipartite: bool) -> _Chosen:
-    graph = read_graph(wiki, categories=categories, missing_pages=bipartite)
+def _choose(wiki: Wiki, settings: WikipediaSection, *, bipartite: bool) -> _Chosen:
+    graph = read_graph(wiki, categories=settings.categories, missing_pages=bipartite)
     read = len(graph.links.columns)
-    left, right, links = _well_linked(graph, thresholds.min_links, bipartite=bipartite)
+    left, right, links = _well_linked(graph, settings.min_links, bipartite=bipartite)
     if not len(links.columns):
         raise InputError(
             f"{wiki.name}: no link between articles is left of {graph.counts['links_read']:,} rows; "
             "check that all tables are of one wiki and date, and wikipedia.min_links"
         )
-    categories_of, names, category_counts = _visible_categories(graph, left, thresholds.min_category_count)
+    categories_of, names, category_counts = _visible_categories(graph, left, settings.min_category_count)
     rows, page_titles = right, np.arange(len(left))
     if bipartite:
         only_left = np.setdiff1d(left, right)
@@ -149,6 +133,8 @@ def _well_linked(
     graph: PageGraph, minimum: int, *, bipartite: bool
 ) -> tuple[np.ndarray, np.ndarray, SparseRows]:
     """Drop pages with fewer than `minimum` links, until there are none, and renumber the others from 0.
+
+    A page's links in and out count together; if `bipartite`, those out of left and into right items.
 
     Returns:
         Rows of the left pages (of `graph.pages`) and of the right ones (of `graph.targets`), and the links

@@ -9,10 +9,11 @@ from helpers import values_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from same import assert_same
-from wiki_twin import ListWiki, expected, links_of, titles_of
+from wiki_twin import ListWiki, expected, links_of, read_all, titles_of
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.features import Thresholds, read
+from gramrun.config.prepare import WikipediaSection
+from gramrun.data.wikipedia.features import read
 
 TITLES = [b"A", b"a", b"B", b"Foo_bar", b"Foo_Bar", b"bar_(a),(b)", "É".encode(), b"no_page", b"red"]
 TITLE = st.sampled_from(TITLES)
@@ -45,12 +46,17 @@ def sets_of(corpus, side, name):
 @given(wikis(), st.integers(0, 3), st.integers(1, 2), st.integers(1, 2), st.booleans())
 def test_the_corpus_is_the_twins(wiki, min_links, min_ngrams, min_members, titles):
     twin = expected(wiki, min_links=min_links, min_ngrams=min_ngrams, min_members=min_members, titles=titles)
-    thresholds = Thresholds(min_links, min_ngrams, min_members)
+    section = WikipediaSection(
+        graph="titles" if titles else "pages",
+        min_links=min_links,
+        min_ngram_count=min_ngrams,
+        min_category_count=min_members,
+    )
     if not any(namespace == 0 for _, namespace, _, _ in wiki.page_rows) or not twin.links:
         with pytest.raises(InputError, match=r"no page of namespace 0|no link between articles"):
-            read(wiki, thresholds, bipartite=titles)
+            read(wiki, section)
         return
-    corpus = read(wiki, thresholds, bipartite=titles)
+    corpus = read(wiki, section)
     left, right = titles_of(corpus, corpus.left), titles_of(corpus, corpus.right)
     assert list(zip(corpus.vocabularies["page"]["page_id"], left, strict=True)) == twin.pages
     assert right == twin.targets
@@ -72,8 +78,8 @@ def test_the_corpus_is_the_twins(wiki, min_links, min_ngrams, min_members, title
 
 
 @settings(max_examples=25)
-@given(wikis(), st.booleans(), st.randoms(use_true_random=False))
-def test_neither_the_order_of_rows_nor_the_way_to_name_targets_matters(wiki, titles, random):
+@given(wikis(), st.sampled_from(["pages", "titles"]), st.randoms(use_true_random=False))
+def test_neither_the_order_of_rows_nor_the_way_to_name_targets_matters(wiki, graph, random):
     def shuffled(rows):
         return random.sample(rows, len(rows))
 
@@ -89,7 +95,7 @@ def test_neither_the_order_of_rows_nor_the_way_to_name_targets_matters(wiki, tit
     corpora = []
     for one in (wiki, other):
         try:
-            corpora.append(read(one, Thresholds(1, 1, 1), bipartite=titles))
+            corpora.append(read_all(one, graph))
         except InputError as error:
             corpora.append(str(error))
     assert_same(*corpora)
@@ -110,7 +116,7 @@ def test_every_row_of_pagelinks_is_kept_or_in_one_class():
             (2, 1, b"A"),
         ],
     )
-    counts = read(wiki, Thresholds(1, 1, 1)).counts
+    counts = read_all(wiki).counts
     classes = [name for name in counts if name.startswith(("links_", "self", "dup"))]
     dropped = sum(
         counts[name]
@@ -140,13 +146,13 @@ def page(number, title):
 )
 def test_impossible_tables_are_refused(rows, message):
     with pytest.raises(InputError, match=message):
-        read(ListWiki(rows), Thresholds(1, 1, 1))
+        read_all(ListWiki(rows))
 
 
 def test_a_category_that_is_not_text_is_refused():
     wiki = ListWiki([page(1, b"A"), page(2, b"B")], [], [(1, 0, b"B")], [(1, b"\xff")])
     with pytest.raises(InputError, match=r"category .* is not UTF-8"):
-        read(wiki, Thresholds(1, 1, 1))
+        read_all(wiki)
 
 
 def test_long_chains_and_large_loops_of_redirects_take_linear_time():
@@ -154,7 +160,7 @@ def test_long_chains_and_large_loops_of_redirects_take_linear_time():
     pages = [(i + 1, 0, b"%d" % i, i != 0) for i in range(n)] + [(n + 1, 0, b"x", False)]
     redirects = [(i + 1, 0, b"%d" % (i - 1), False) for i in range(1, n)]
     wiki = ListWiki(pages, redirects, [(n + 1, 0, b"%d" % (n - 1))], batch=n)
-    counts = read(wiki, Thresholds(1, 1, 1)).counts
+    counts = read_all(wiki).counts
     assert counts["redirects_resolved"] == n - 1
     assert counts["redirects_chained"] == n - 2
     looped = replace(
@@ -163,4 +169,4 @@ def test_long_chains_and_large_loops_of_redirects_take_linear_time():
         redirect_rows=[*redirects, (1, 0, b"%d" % (n - 1), False)],
     )
     with pytest.raises(InputError, match="no link between articles"):
-        read(looped, Thresholds(1, 1, 1))
+        read_all(looped)

@@ -9,10 +9,9 @@ from html import escape
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from same import assert_same
-from wiki_twin import ListWiki
+from wiki_twin import ListWiki, read_all
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.features import Thresholds, read
 from gramrun.data.wikipedia.xml_wiki import XmlWiki
 
 TITLES = ["A", "B", "Foo bar", "Foo Bar", "É (b),(c)", 'D\'E "f" & g', "Red", "Missing too"]
@@ -80,14 +79,14 @@ def tables(pages):
 
 
 @settings(max_examples=40)
-@given(pages=wikis(), titles=st.booleans())
-def test_both_give_the_same_corpus(tmp_path_factory, pages, titles):
+@given(pages=wikis(), graph=st.sampled_from(["pages", "titles"]))
+def test_both_give_the_same_corpus(tmp_path_factory, pages, graph):
     file = tmp_path_factory.mktemp("xml") / "w.xml"
     file.write_text(xml(pages), encoding="utf-8")
     corpora = []
     for wiki in (lambda: XmlWiki(file), lambda: tables(pages)):
         try:
-            corpora.append(read(wiki(), Thresholds(1, 1, 1), bipartite=titles))
+            corpora.append(read_all(wiki(), graph))
         except InputError as error:
             corpora.append(re.sub(r"^\w+: |of \d+ rows", "", str(error)))  # but for what names the wiki
     first, second = corpora

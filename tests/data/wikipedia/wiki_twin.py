@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gramrun.config.prepare import WikipediaSection
 from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.features import read
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
+
+
+def read_all(wiki, graph="pages"):
+    """The corpus of a wiki, with every n-gram and category."""
+    return read(wiki, WikipediaSection(graph=graph, min_ngram_count=1, min_category_count=1))
 
 
 def titles_of(corpus, side):
