@@ -200,9 +200,7 @@ def _xml_found(
     name: str, config: PrepareConfig, file: Path, origin: Mapping[str, Any], *, allow_cut_off: bool = False
 ) -> Found:
     def wiki(on_read: OnRead) -> Wiki:
-        opened = XmlWiki(file, allow_cut_off=allow_cut_off, on_read=on_read)
-        opened.name = name
-        return opened
+        return XmlWiki(name, file, allow_cut_off=allow_cut_off, on_read=on_read)
 
     return _wiki_found(wiki, {file.name: file}, config, origin)
 

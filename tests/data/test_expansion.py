@@ -34,7 +34,7 @@ FALSE_ALARM = 1e-6  # of each test of a distribution, were its seeds drawn anew
 def wiki(tmp_path_factory) -> Corpus:
     """60 pages: both sides are one set of items."""
     path = write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml", pages=60)
-    return read(XmlWiki(path), WikipediaSection())
+    return read(XmlWiki("w", path), WikipediaSection())
 
 
 @pytest.fixture(scope="module")

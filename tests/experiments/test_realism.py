@@ -19,7 +19,7 @@ from gramrun.evaluation.baselines.implicit_als import check_installed
 
 @pytest.fixture(scope="module")
 def wiki(tmp_path_factory):
-    return read(XmlWiki(write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml")), WikipediaSection())
+    return read(XmlWiki("w", write_wiki(tmp_path_factory.mktemp("wiki") / "wiki.xml")), WikipediaSection())
 
 
 def test_the_statistics_are_those_of_an_enumeration(wiki):

@@ -96,7 +96,7 @@ def test_damaged_dumps_are_read_as_a_tree_or_refused(examples, tmp_path):
         found = outcome(pages_of, path)
         if not isinstance(found, Refused):
             assert [(number, text) for number, _, text in found] == twin(data)
-        outcome(lambda: read_all(XmlWiki(path, allow_cut_off=cut_off), "titles" if cut_off else "pages"))
+        outcome(lambda: read_all(XmlWiki("w", path, allow_cut_off=cut_off), "titles" if cut_off else "pages"))
 
     check()
 

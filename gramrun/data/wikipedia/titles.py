@@ -72,15 +72,11 @@ class SiteInfo:
     """The ``<siteinfo>`` of a dump.
 
     Attributes:
-        version: of the export format, such as "0.11".
-        name: the database's name (since version 0.9), such as "enwiki"; before, the site's name.
         namespaces: names by number, with blanks; "" for namespace 0.
         cases: per namespace "first-letter" (the first letter is always a capital) or "case-sensitive".
         prefix: of links from other wikis, such as "en": the first label of the wiki's address.
     """
 
-    version: str
-    name: str
     namespaces: Mapping[int, str]
     cases: Mapping[int, str]
     prefix: str = ""

@@ -5,7 +5,7 @@ The versions differ, and the reader uses the elements that are there:
 - ``<ns>`` since 0.6; before, the namespace is the title's prefix, by the names in ``<siteinfo>``;
 - ``<redirect/>`` since 0.4, with the target since 0.6; before, and where the target is missing, the text;
 - ``case`` per namespace since 0.4; before, one for all;
-- ``<dbname>`` since 0.9; ``<content>`` with further texts of a page since 0.11: only the main one counts.
+- ``<content>`` with further texts of a page since 0.11: only the main one counts.
 
 No dump has a document type declaration. It is refused, and with it entities that could expand to gigabytes.
 Elements that are nested too deeply or too long are refused too.
@@ -35,8 +35,6 @@ from gramrun.data.wikipedia.titles import (
 )
 from gramrun.data.wikipedia.wikitext import raw_redirect
 
-__all__ = ["Page", "SiteInfo", "read_pages"]
-
 _BUFFER_BYTES = 1 << 20  # the size of the pieces of text from expat
 _LARGEST_DEPTH = 100  # of elements in one another; a dump has 5
 # Of an element's text, or of a tag or comment: MediaWiki takes pages of 2 MB (``$wgMaxArticleSize``).
@@ -45,7 +43,7 @@ _WHOLE = "get it again"
 _WITHOUT_REDIRECT = ("", "0.1", "0.2", "0.3")  # the versions that have no element for it
 # Elements whose text is read, by depth: children of siteinfo and page, then of namespaces and revision.
 _READ = {
-    *((2, name) for name in ("sitename", "dbname", "base", "case", "title", "ns", "id", "redirect")),
+    *((2, name) for name in ("base", "case", "title", "ns", "id", "redirect")),
     *((3, name) for name in ("namespace", "text")),
 }
 _CUT_OFF = {
@@ -133,7 +131,7 @@ class _Document:
             # Excerpts may lack it. With <ns> on every page they need no more than the names of all wikis.
             if "page" in self._fields and "ns" not in self._fields:
                 raise self._error("holds no <siteinfo> before its pages, so their namespaces are unknown")
-            self._site = SiteInfo(self._version, "wiki", CANONICAL_NAMESPACES, {})
+            self._site = SiteInfo(CANONICAL_NAMESPACES, {})
         return self._site
 
     def pages(self, chunks: Iterable[bytes]) -> Iterator[Page]:
@@ -212,9 +210,8 @@ class _Document:
         if not self._namespaces:
             raise self._error("names no namespaces in its <siteinfo>")
         cases = {n: CASE_SENSITIVE if c == CASE_SENSITIVE else FIRST_LETTER for n, c in self._cases.items()}
-        name = fields.get("dbname") or fields.get("sitename") or "wiki"
         prefix = (urlsplit(fields.get("base", "").strip()).hostname or "").partition(".")[0]
-        return SiteInfo(self._version, name, self._namespaces, cases, prefix)
+        return SiteInfo(self._namespaces, cases, prefix)
 
     def _page(self) -> Page:
         fields, site = self._fields, self.site

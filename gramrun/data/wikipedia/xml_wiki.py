@@ -9,7 +9,6 @@ redirects and of pages in other namespaces are not read, as no corpus uses them.
 from __future__ import annotations
 
 import logging
-import re
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -44,16 +43,21 @@ class XmlWiki:
     """The tables of one wiki, read from a dump when the object is made.
 
     Attributes:
-        name: the database's name, or the site's in small letters, such as "enwiki" or "wikipedia".
-        site: what the dump says of the wiki.
+        name: the corpus's name.
     """
 
     def __init__(
-        self, path: Path, *, allow_cut_off: bool = False, on_read: Callable[[int], object] | None = None
+        self,
+        name: str,
+        path: Path,
+        *,
+        allow_cut_off: bool = False,
+        on_read: Callable[[int], object] | None = None,
     ) -> None:
         """Read the dump.
 
         Args:
+            name: the corpus's name.
             path: the file, packed or not.
             allow_cut_off: whether to read the whole pages of a file that ends within a page.
             on_read: called with the number of bytes of the file read since its last call.
@@ -61,9 +65,9 @@ class XmlWiki:
         Raises:
             InputError: as from `read_pages`; or two pages have one id.
         """
-        self.site, pages = read_pages(path, allow_cut_off=allow_cut_off, on_read=on_read)
-        self.name = re.sub(r"\W+", "-", self.site.name.lower()).strip("-") or "wiki"
-        rows = _Rows(self.site)
+        self.name = name
+        site, pages = read_pages(path, allow_cut_off=allow_cut_off, on_read=on_read)
+        rows = _Rows(site)
         for page in pages:
             rows.add(page)
         self._titles, self._title_namespaces = rows.titles.columns()

@@ -15,10 +15,10 @@ from gramrun.data.wikipedia.titles import CANONICAL_NAMESPACES, SiteInfo, Target
 from gramrun.data.wikipedia.wikitext import is_membership, raw_redirect, searched
 from gramrun.data.wikipedia.xml_dump import read_pages
 
-ENGLISH = SiteInfo("0.11", "enwiki", {**CANONICAL_NAMESPACES, 4: "Wikipedia", 100: "Portal"}, {}, "en")
-FRENCH = SiteInfo("0.3", "Wikipédia", {0: "", 6: "Fichier", 14: "Catégorie", 4: "Wikipédia"}, {}, "fr")
-WIKTIONARY = SiteInfo("0.11", "enwiktionary", CANONICAL_NAMESPACES, {0: "case-sensitive"}, "en")
-TURKISH = SiteInfo("0.11", "trwiki", CANONICAL_NAMESPACES, {}, "tr")
+ENGLISH = SiteInfo({**CANONICAL_NAMESPACES, 4: "Wikipedia", 100: "Portal"}, {}, "en")
+FRENCH = SiteInfo({0: "", 6: "Fichier", 14: "Catégorie", 4: "Wikipédia"}, {}, "fr")
+WIKTIONARY = SiteInfo(CANONICAL_NAMESPACES, {0: "case-sensitive"}, "en")
+TURKISH = SiteInfo(CANONICAL_NAMESPACES, {}, "tr")
 
 
 def article(title):

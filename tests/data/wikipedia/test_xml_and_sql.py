@@ -84,7 +84,7 @@ def test_both_give_the_same_corpus(tmp_path_factory, pages, graph):
     file = tmp_path_factory.mktemp("xml") / "w.xml"
     file.write_text(xml(pages), encoding="utf-8")
     corpora = []
-    for wiki in (lambda: XmlWiki(file), lambda: tables(pages)):
+    for wiki in (lambda: XmlWiki("w", file), lambda: tables(pages)):
         try:
             corpora.append(read_all(wiki(), graph))
         except InputError as error:

@@ -87,9 +87,8 @@ def pages(wiki):
 
 
 def test_a_small_wiki_row_by_row(tmp_path):
-    wiki: Wiki = XmlWiki(write(tmp_path, PAGES.items()))
+    wiki: Wiki = XmlWiki("w", write(tmp_path, PAGES.items()))
     titles = titles_by_number(wiki)
-    assert wiki.name == "my-wiki-é"
     assert len(set(titles.values())) == len(titles)
     assert pages(wiki) == [
         (10, 0, "A", False),
@@ -127,12 +126,10 @@ def test_the_tables_of_real_dumps_are_those_of_their_pages(name, chunk, wiki_fix
     """Against lists of Python's own; with chunks of any size, and with next to nothing remembered."""
     monkeypatch.setattr(xml_wiki, "_BATCH", chunk)
     monkeypatch.setattr(xml_wiki, "_REMEMBERED", chunk)
-    wiki = XmlWiki(wiki_fixtures / name)
+    wiki = XmlWiki("w", wiki_fixtures / name)
     titles = titles_by_number(wiki)
     site, found = read_pages(wiki_fixtures / name)
     found = list(found)
-    assert wiki.site == site
-    assert wiki.name == site.name
     assert pages(wiki) == [(p.number, p.namespace, p.title, p.redirect is not None) for p in found]
     targets = [(p.number, parse_target(p.redirect, site)) for p in found if p.redirect is not None]
     assert redirects(wiki) == [(n, t.namespace, t.title, bool(t.interwiki)) for n, t in targets]
@@ -152,7 +149,7 @@ def test_an_id_that_stands_twice_is_refused(tmp_path):
     path = write(tmp_path, PAGES.items())
     path.write_text(path.read_text().replace("<id>12</id>", "<id>11</id>"))
     with pytest.raises(InputError, match=r"holds two pages with the id 11; give one whole dump"):
-        XmlWiki(path)
+        XmlWiki("w", path)
 
 
 def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_path, caplog):
@@ -166,7 +163,7 @@ def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_pa
         ("R", "#REDIRECT [[B]]"),
         ("R", "#REDIRECT [[A]]"),
     ]
-    wiki = XmlWiki(write(tmp_path, many))
+    wiki = XmlWiki("w", write(tmp_path, many))
     assert "4 pages have the title of another" in caplog.text
     assert [(number, title) for number, _, title, _ in pages(wiki)] == [
         (11, "B"),
@@ -183,7 +180,7 @@ def test_of_pages_with_one_title_the_first_that_does_not_redirect_is_kept(tmp_pa
 
 def test_enwik8_has_the_pages_and_links_that_are_known(raw_file):
     """The first 10^8 bytes of the English dump of March 2006, packed or not."""
-    wiki = XmlWiki(raw_file("enwik8.gz", "enwik8"), allow_cut_off=True)
+    wiki = XmlWiki("w", raw_file("enwik8.gz", "enwik8"), allow_cut_off=True)
     rows = pages(wiki)
     assert len(rows) == 12_346  # and a last one, which is cut off
     assert sum(redirects for *_, redirects in rows) == 3_664
