@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramrun.base.files import sha256_of
+from gramrun.base.files import recorded
 from gramrun.data.corpus import Corpus, Side
-from gramrun.data.threads import prefetch
 
 _PIECE = 1 << 22  # values at once
 
@@ -111,18 +109,18 @@ def content_hash(columns: Mapping[str, Column], vocabularies: Mapping[str, pd.Da
     """
     content = hashlib.sha256()
     for name, column in columns.items():
-        content.update(_array_title(name, column))
+        content.update(f"{name} {column.values.dtype.str} {(len(column),)}\n".encode())
         for piece in column.pieces():
             content.update(_bytes(piece))
     for name, frame in sorted(vocabularies.items()):
-        content.update(_table_content(name, frame))
+        content.update(f"{name}\n{frame.to_csv(index=False, lineterminator=chr(10))}".encode())
     return content.hexdigest()
 
 
 def write_content(
     folder: Path, columns: Mapping[str, Column], vocabularies: Mapping[str, pd.DataFrame]
-) -> tuple[str, dict[str, Any]]:
-    """Write arrays as ``.npy`` and vocabularies as Parquet; nothing is read back for the hashes.
+) -> dict[str, Any]:
+    """Write arrays as ``.npy`` and vocabularies as Parquet.
 
     Args:
         folder: an empty folder.
@@ -130,47 +128,23 @@ def write_content(
         vocabularies: the frames by name.
 
     Returns:
-        `content_hash`, and of each file its size in ``bytes`` and its ``sha256``.
+        Of each file its size in ``bytes`` and its ``sha256``.
     """
     for name in ("left", "pairs", "right", "vocabularies"):
         (folder / name).mkdir()
-    content = hashlib.sha256()
-    files: dict[str, Any] = {}
-    tables = sorted(vocabularies.items())
-    with ThreadPoolExecutor(1) as table_thread, ThreadPoolExecutor(1) as hash_thread:
-        table_contents = [table_thread.submit(_table_content, *table) for table in tables]
-        for name, column in columns.items():
-            content.update(_array_title(name, column))
-            digest = hashlib.sha256()
-            with (folder / name).open("w+b") as file:
-                descr = np.lib.format.dtype_to_descr(column.values.dtype)
-                header = {"descr": descr, "fortran_order": False, "shape": (len(column),)}
-                np.lib.format.write_array_header_1_0(file, header)
-                file.seek(0)
-                digest.update(file.read())
-                for piece in prefetch(column.pieces()):
-                    data = _bytes(piece)
-                    hashed = hash_thread.submit(content.update, data)
-                    file.write(data)
-                    digest.update(data)
-                    hashed.result()
-                size = file.tell()
-            files[name] = {"bytes": size, "sha256": digest.hexdigest()}
-        for (name, frame), table_content in zip(tables, table_contents, strict=True):
-            content.update(table_content.result())
-            path = folder / "vocabularies" / f"{name}.parquet"
-            frame.to_parquet(path, index=False)
-            files[f"vocabularies/{name}.parquet"] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    return content.hexdigest(), files
+    for name, column in columns.items():
+        with (folder / name).open("wb") as file:
+            descr = np.lib.format.dtype_to_descr(column.values.dtype)
+            header = {"descr": descr, "fortran_order": False, "shape": (len(column),)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for piece in column.pieces():
+                file.write(_bytes(piece))
+    names = list(columns)
+    for name, frame in sorted(vocabularies.items()):
+        names.append(f"vocabularies/{name}.parquet")
+        frame.to_parquet(folder / names[-1], index=False)
+    return {name: recorded(folder / name) for name in names}
 
 
 def _bytes(piece: np.ndarray) -> memoryview:
     return memoryview(piece.view(np.uint8))  # type: ignore[arg-type]
-
-
-def _array_title(name: str, column: Column) -> bytes:
-    return f"{name} {column.values.dtype.str} {(len(column),)}\n".encode()
-
-
-def _table_content(name: str, frame: pd.DataFrame) -> bytes:
-    return f"{name}\n{frame.to_csv(index=False, lineterminator=chr(10))}".encode()

@@ -25,7 +25,7 @@ import pandas as pd
 from gramrun.base.errors import InputError
 from gramrun.base.files import check_recorded, check_schema, new_folder, read_json, write_json
 from gramrun.config.prepare import SplitBy
-from gramrun.data.content import columns_of, describe, write_content
+from gramrun.data.content import columns_of, content_hash, describe, write_content
 from gramrun.data.corpus import Corpus, Feature, Pairs, Side, SplitCorpus
 from gramrun.data.manifest import REMEDY, UNREADABLE, check_arrays, check_manifest, load_array
 from gramrun.data.split import divide, joined, joined_mask
@@ -110,12 +110,12 @@ def _write(
 ) -> dict[str, Any]:
     with new_folder(folder) as temporary:
         columns = columns_of(corpus, in_validation)
-        content, files = write_content(temporary, columns, corpus.vocabularies)
+        files = write_content(temporary, columns, corpus.vocabularies)
         manifest = {
             "schema_version": SCHEMA_VERSION,
             **describe(corpus, in_validation),
             "split": dict(split),
-            "content_hash": content,
+            "content_hash": content_hash(columns, corpus.vocabularies),
             "origin": dict(origin),
             "files": files,
         }
