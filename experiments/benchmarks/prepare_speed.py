@@ -55,9 +55,9 @@ TIMED = ("2016", "2026")
 # Between the two scales, links per page grow.
 WIKIS = {
     "1m": Expansion(4, 4, 1, 1_000_000),
-    "simple-scale": PRESETS["simple-scale"].expansion,
+    "simple-scale": PRESETS["simple-scale"][1],
     "28m": Expansion(7, 7, 2, 28_000_000),
-    "fr-scale": PRESETS["fr-scale"].expansion,
+    "fr-scale": PRESETS["fr-scale"][1],
 }
 _LINKS_AT_ONCE = 1 << 19
 

@@ -60,20 +60,13 @@ class Expansion:
         return self.left_blocks**self.levels, self.right_blocks**self.levels
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A named expansion: the corpus it is made from, by default, and its size."""
-
-    base: str
-    expansion: Expansion
-
-
-# The sizes of simple, French and English Wikipedia (paper, Section 4.1), and of MovieLens 10M.
+# The base, by default, and the size: of simple, French and English Wikipedia (paper, Section 4.1), and of
+# MovieLens 10M.
 PRESETS = {
-    "simple-scale": Preset("enwik8", Expansion(10, 10, 1, 4_600_000)),
-    "fr-scale": Preset("enwik8", Expansion(6, 6, 3, 142_000_000)),
-    "en-scale": Preset("enwik8", Expansion(25, 25, 2, 490_000_000)),
-    "movielens-expanded": Preset("movielens-1m", Expansion(12, 3, 1, 10_000_000)),
+    "simple-scale": ("enwik8", Expansion(10, 10, 1, 4_600_000)),
+    "fr-scale": ("enwik8", Expansion(6, 6, 3, 142_000_000)),
+    "en-scale": ("enwik8", Expansion(25, 25, 2, 490_000_000)),
+    "movielens-expanded": ("movielens-1m", Expansion(12, 3, 1, 10_000_000)),
 }
 
 

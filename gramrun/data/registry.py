@@ -146,12 +146,12 @@ def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
 
 
 def _expansion(name: str, config: PrepareConfig, source: Path | None) -> Found:
-    preset = PRESETS[name]
+    base_name, expansion = PRESETS[name]
     settings = config.expansion.model_dump(exclude_none=True)
-    base_name = settings.pop("base", preset.base)
+    base_name = settings.pop("base", base_name)
     if "left_blocks" in settings:
         settings.setdefault("right_blocks", settings["left_blocks"])
-    expansion = replace(preset.expansion, **settings)
+    expansion = replace(expansion, **settings)
     base = _base(base_name, config, source)
 
     def read(folder: Path) -> Corpus:
