@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,7 +20,8 @@ from typing import TypeVar
 import requests
 
 from gramrun import __version__
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.capacity import check_capacity
+from gramrun.base.errors import InputError
 from gramrun.base.files import new_file
 from gramrun.data.download import DownloadError, NotHereError, NotThereError, fetch, first_found
 from gramrun.data.wikipedia.dump_files import (
@@ -129,9 +129,9 @@ def fetch_tables(
         The files, `verified` if a checksum is published for each.
 
     Raises:
-        InputError: `date` or `contact` is malformed.
+        InputError: `date` or `contact` is malformed, or the disk is too small.
         DownloadError: no such dump is complete there, or a file is missing or wrong twice.
-        RunError: the disk is too small, or cannot be written.
+        RunError: the disk cannot be written.
     """
     if date is not None and not re.fullmatch(r"\d{8}", date):
         raise InputError(f"dump.date={date}: is no date of a dump; write it as 20260101, or leave it out")
@@ -215,13 +215,8 @@ def _check_free_space(place: Path, files: Sequence[PublishedFile]) -> None:
     parts = (place / f"{file.name}.part" for file in files)
     present = sum(part.stat().st_size for part in parts if part.is_file())
     needed = sum(file.size or 0 for file in files) - present
-    existing = next(folder for folder in (place, *place.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
-        raise RunError(
-            f"{place}: the tables need {needed:,} more bytes and the disk has {free:,} left; make room, or "
-            "keep the files elsewhere and name them with --source"
-        )
+    remedy = "make room, or keep the files elsewhere and name them with --source"
+    check_capacity(needed, "disk", what="the missing tables", remedy=remedy, path=place)
 
 
 def _user_agent(contact: str | None) -> str:
