@@ -36,7 +36,6 @@ ADDED = (  # keys of `train` that came after 0.1.0, the newest first
     ("l2", "l2_exponent", "dense_l2"),
     ("initial_accumulator", "reduction", "decay_from"),
 )
-LARGEST_VALUES = 10_000  # with aliases written out; the longest shipped config has about 100
 
 # Keys of which exactly one is given: an override replaces the file's choice.
 _ALTERNATIVES: dict[KeyPath, str] = {("train", "steps"): "epochs", ("train", "epochs"): "steps"}
@@ -141,11 +140,7 @@ def _read_file(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
 
 
 def _parse_yaml(text: str, place: str) -> tuple[dict[KeyPath, int], Any]:
-    """The lines of the keys and the values of one YAML document of bounded size.
-
-    Aliases stand for whole anchors, so a short text can unfold to billions of values ("billion laughs") or
-    contain itself.
-    """
+    """The lines of the keys and the values of one YAML document of bounded size."""
     try:
         if len(text) > LARGEST_TEXT:
             raise ValueError(f"it is longer than {LARGEST_TEXT:,} characters")
@@ -155,36 +150,30 @@ def _parse_yaml(text: str, place: str) -> tuple[dict[KeyPath, int], Any]:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark and "\n" in text else ""
         raise ConfigError(f"{place}{line}: not valid YAML: {error.problem}") from None
     except RecursionError:
-        raise ConfigError(
-            f"{place}: not valid YAML: it is nested too deeply, or an alias contains itself"
-        ) from None
+        raise ConfigError(f"{place}: not valid YAML: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError, LookupError, OverflowError, TypeError, AttributeError) as error:
         # PyYAML raises plain exceptions for an impossible date or a tag on a value of another type.
         raise ConfigError(f"{place}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
+class _Loader(yaml.SafeLoader):  # not that in C: it crashes on deep nesting
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        """Refuse aliases: a short text can unfold to billions of values, and one --set would change two."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="it has an alias; write the value out", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+
 @lru_cache(maxsize=4096)  # a report reads each run's config several times, and parsing is most of its time
 def _parse_once(text: str) -> tuple[dict[KeyPath, int], Any]:
-    loader = yaml.SafeLoader(text)  # not that in C: it crashes on deep nesting
+    loader = _Loader(text)
     node = loader.get_single_node()
     lines: dict[KeyPath, int] = {}
     if node is None:
         return lines, None
-    if _count_values(node, {}) > LARGEST_VALUES:
-        raise ValueError(f"its aliases unfold to more than {LARGEST_VALUES:,} values; write them out")
     _collect_lines(node, (), lines)  # before the values, of which merged keys (<<) are written into the node
     return lines, loader.construct_document(node)
-
-
-def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
-    """The number of values in a node with aliases written out; too many if it contains itself."""
-    if not isinstance(node, yaml.CollectionNode):
-        return 1
-    if id(node) not in counts:
-        counts[id(node)] = LARGEST_VALUES + 1  # what a descendant that is this node counts
-        parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
-        counts[id(node)] = 1 + sum(_count_values(part, counts) for part in parts)
-    return counts[id(node)]
 
 
 def _collect_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) -> None:

@@ -114,6 +114,10 @@ BAD_FILES = {
         "line 8: not valid YAML: train.epochs is given twice (first on line 7)",
     ),
     "not YAML": (TEXT + "  [", "not valid YAML"),
+    "alias": (
+        TEXT.replace("2", "&a 2\n  l2: *a"),
+        "line 8: not valid YAML: it has an alias; write the value out",
+    ),
     "empty": ("", "must hold sections"),
     "nested list": (
         TEXT + "gram_error:\n  estimators:\n    - {name: sogram}\n    - {name: sogram, alpha: 7}\n",
