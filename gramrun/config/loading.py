@@ -202,14 +202,14 @@ def _apply_override(values: dict[str, Any], places: dict[KeyPath, str], override
     _, value = _parse_yaml(text, place)
     target: Any = values
     for depth, name in enumerate(path[:-1]):
-        if isinstance(target, list):
-            if not name.isdigit() or int(name) >= len(target):
-                raise ConfigError(f"{place}: {'.'.join(path[:depth])} has no entry {name}")
+        if isinstance(target, list) and name in map(str, range(len(target))):
             target = target[int(name)]
-        else:
+        elif isinstance(target, dict):
             if not isinstance(target.get(name), dict | list):
                 target[name] = {}
             target = target[name]
+        else:
+            raise ConfigError(f"{place}: {'.'.join(path[:depth])} has no entry {name}")
     if not isinstance(target, dict):
         raise ConfigError(f"{place}: give the whole list, or an entry's key")
     if value is not None and path in _ALTERNATIVES:

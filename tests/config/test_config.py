@@ -86,6 +86,8 @@ BAD_OVERRIDES = {
     "the machine's speed change the result",
     "gram_error.estimators=[{name: sogram, alhpa: 1}]": "--set gram_error.estimators=[{name: sogram, alhpa: 1}]: "
     "unknown key gram_error.estimators.0.alhpa; did you mean gram_error.estimators.0.alpha?",
+    "evaluation.splits.0.x.y=1": "--set evaluation.splits.0.x.y=1: evaluation.splits.0 has no entry x",
+    "evaluation.splits.².x=1": "--set evaluation.splits.².x=1: evaluation.splits has no entry ²",
     "train.seed=[": "--set train.seed=[: not valid YAML",
     "train={seed: 1, seed: 2}": "train={seed: 1, seed: 2}: not valid YAML: seed is given twice",
 }
@@ -94,7 +96,7 @@ BAD_OVERRIDES = {
 @pytest.mark.parametrize("override", BAD_OVERRIDES)
 def test_bad_overrides_are_one_line(file, override):
     with pytest.raises(ConfigError) as caught:
-        load_config(RunConfig, file, ["gram_error.estimators=[]", override])
+        load_config(RunConfig, file, ["gram_error.estimators=[]", "evaluation.splits=[train]", override])
     assert BAD_OVERRIDES[override] in str(caught.value)
     assert "\n" not in str(caught.value)
 
