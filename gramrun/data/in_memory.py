@@ -323,7 +323,11 @@ def _read_column(
     if len(odd) < len(present):
         if odd:
             raise InputError(f"{what}: holds lists, and {odd[0]!r}; make all of them lists")
-        present = present.map(list).explode().dropna()
+        # The order of a set follows the hash seed of the process.
+        lists = present.map(
+            lambda bag: sorted(bag, key=str) if isinstance(bag, set | frozenset) else list(bag)
+        )
+        present = lists.explode().dropna()
     texts = present.map(lambda value: _category(what, value)).astype(object)
     repeated = pd.DataFrame({"row": texts.index, "text": texts.to_numpy()}).duplicated()
     texts = texts[~repeated.to_numpy()]

@@ -87,6 +87,14 @@ def test_categories_are_text_and_lists_are_bags():
     assert read_pairs(MATRIX, FEATURES).corpus.vocabularies["left.year"]["key"].tolist() == ["1994", "2001"]
 
 
+def test_the_order_of_a_set_does_not_follow_the_hash_seed():
+    words = {f"word {number}" for number in range(10, 40)}
+    bag = read_pairs(MATRIX, pd.DataFrame({"words": [words, frozenset(words), set()]})).corpus.left.features[
+        1
+    ]
+    assert bag.indices.tolist() == [*range(30), *range(30)]
+
+
 def test_a_matrix_of_features_is_one_bag():
     bag = read_pairs(MATRIX, None, sp.csr_array(np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]]))).corpus.right
     assert bag.features[1].offsets.tolist() == [0, 2, 2, 3]
