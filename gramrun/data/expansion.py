@@ -139,13 +139,13 @@ def block_probabilities(base: Corpus, expansion: Expansion) -> np.ndarray:
     if max(copies * items for copies, items in zip(expansion.copies, shape, strict=True)) >= 2**31:
         raise InputError(f"{size}: makes 2^31 items or more; {remedy}")
     reduced = reduced_matrix(base.pair_left, base.pair_right, shape, blocks)
-    candidates = len(base.pair_left) * (m * n) ** expansion.levels
-    mean = (expansion.pairs / candidates) ** (1 / expansion.levels)
-    if not np.mean(reduced == 1) <= mean <= 1:
-        least = len(base.pair_left) * np.count_nonzero(reduced == 1) ** expansion.levels
+    ones = np.count_nonzero(reduced == 1)
+    least, candidates = (len(base.pair_left) * count**expansion.levels for count in (ones, m * n))
+    if not least <= expansion.pairs <= candidates:
         raise InputError(
             f"{size}: can have {least:,} to {candidates:,} pairs, not {expansion.pairs:,}; {remedy}"
         )
+    mean = max((expansion.pairs / candidates) ** (1 / expansion.levels), ones / (m * n))  # but for rounding
     return reduce(np.kron, [with_mean(reduced, mean)] * expansion.levels)
 
 
@@ -173,7 +173,9 @@ def reduced_matrix(
     u, singular_values, vt = scipy.sparse.linalg.svds(matrix, k=min(blocks), v0=start)
     reduced = _resized(u, blocks[0]) * singular_values @ _resized(vt.T, blocks[1]).T
     low, high = reduced.min(), reduced.max()
-    return (reduced - low) / (high - low) if high > low else np.ones(blocks)
+    scaled = (reduced - low) / (high - low) if high > low else np.ones(blocks)
+    scaled[scaled > 1 - 1e-9] = 1  # where all links are mutual, the largest value has a twin but for rounding
+    return scaled
 
 
 def _resized(vectors: np.ndarray, groups: int) -> np.ndarray:

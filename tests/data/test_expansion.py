@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom, chi2
 from small_wiki import write_wiki
@@ -13,7 +15,7 @@ from small_wiki import write_wiki
 from gramrun.base.errors import InputError
 from gramrun.config.prepare import WikipediaSection
 from gramrun.data import synthetic
-from gramrun.data.corpus import Corpus
+from gramrun.data.corpus import Corpus, Side, one_hot
 from gramrun.data.expansion import (
     Expansion,
     block_probabilities,
@@ -145,6 +147,23 @@ def test_a_power_keeps_the_order_and_gives_the_mean(mean):
     assert found.min() >= 0 and found.max() == 1
     if mean < 1:
         np.testing.assert_array_equal(np.argsort(found, axis=None), np.argsort(matrix, axis=None))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_the_fewest_pairs_that_a_message_names_can_be_had(levels):
+    """Also of mutual links, whose reduced matrix has its largest value twice, but for rounding."""
+    for seed in range(20):
+        linked = np.triu(np.random.default_rng(seed).random((40, 40)) < 0.3, 1)
+        left, right = (column.astype(np.int32) for column in np.nonzero(linked | linked.T))
+        side = Side("page", 40, (one_hot("page", "page", np.arange(40)),))
+        base = Corpus(
+            "c", side, side, {"page": pd.DataFrame({"key": list(map(str, range(40)))})}, left, right
+        )
+        with pytest.raises(InputError, match="can have") as caught:
+            block_probabilities(base, Expansion(4, 4, levels, 1))
+        least = int(re.search(r"can have ([\d,]+) to", str(caught.value))[1].replace(",", ""))
+        probabilities = block_probabilities(base, Expansion(4, 4, levels, least))
+        assert len(left) * probabilities.sum() == pytest.approx(least)
 
 
 def test_the_number_of_pairs_is_the_expected_one(two_sides):
