@@ -47,12 +47,13 @@ def prepare_corpus(
     config = load_config(PrepareConfig, None, overrides)
     if source is not None and output.resolve() in (source.resolve(), *source.resolve().parents):
         raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
+    occupied = _is_occupied(output, force)  # before anything is downloaded
     found = corpora.find(name, config, source)
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     by = config.split.by
     # In the background: the checksums of large files take as long as parsing them.
     origin = start_thread(partial(_origin, name, config, found, fraction))  # fraction changes below
-    if _is_occupied(output, force):
+    if occupied:
         return _existing(output, origin()["fingerprint"]), False
     try:
         with locked(output):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gramrun.base.errors import InputError
-from gramrun.data import shards
+from gramrun.data import registry, shards
 from gramrun.data.preparation import prepare_corpus
 
 RATINGS = "1\t10\t5\t100\n2\t10\t3\t101\n1\t20\t4\t102\n2\t30\t1\t103\n3\t20\t2\t104\n3\t30\t5\t105\n"
@@ -65,6 +65,13 @@ def test_contents_that_are_not_official_are_marked(tmp_path, caplog):
     assert "not verified" in caplog.text
     assert "it has 6 of the official 100,000 ratings" in caplog.text
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["origin"]["verified"] is False
+
+
+def test_an_output_that_is_occupied_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "find", lambda *arguments: pytest.fail("searched"))
+    write(tmp_path / "out")
+    with pytest.raises(InputError, match="exists and is no prepared corpus"):
+        prepare(tmp_path, None)
 
 
 def test_damaged_shards_are_named_and_force_mends_them(tmp_path):
