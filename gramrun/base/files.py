@@ -9,7 +9,6 @@ its version, not as damaged.
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import json
 import os
@@ -28,7 +27,7 @@ CHECKSUM = "checksum"
 _HEX_DIGITS = 2 * hashlib.sha256().digest_size
 
 # The name of an unfinished file: .NAME.PROCESS.partial, or with NAME's suffix.
-_PARTIAL = re.compile(r"\..+\.(?P<process>\d+)\.partial(\.[^.]*)?")
+_PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.partial(\.[^.]*)?")
 
 
 @contextlib.contextmanager
@@ -110,18 +109,20 @@ def remove_orphans(path: Path) -> None:
             shutil.rmtree(replaced)
         else:  # killed between its two renames
             replaced.rename(path)
-    _remove_partial(path.parent, f".{glob.escape(path.name)}.*.partial*")
+    _remove_partial(path.parent, path.name)
 
 
 def remove_orphans_in(folder: Path) -> None:
     """Remove the temporary files of processes that were killed while writing any file of `folder`."""
-    _remove_partial(folder, ".*.partial*")
+    _remove_partial(folder, None)
 
 
-def _remove_partial(folder: Path, pattern: str) -> None:
-    for orphan in folder.glob(pattern):
-        name = _PARTIAL.fullmatch(orphan.name)
-        if name and (int(name["process"]) == os.getpid() or not psutil.pid_exists(int(name["process"]))):
+def _remove_partial(folder: Path, name: str | None) -> None:
+    for orphan in folder.glob(".*.partial*"):
+        found = _PARTIAL.fullmatch(orphan.name)
+        if not found or name not in (None, found["name"]):
+            continue
+        if int(found["process"]) == os.getpid() or not psutil.pid_exists(int(found["process"])):
             if orphan.is_dir():
                 shutil.rmtree(orphan)
             else:
