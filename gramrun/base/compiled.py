@@ -40,12 +40,12 @@ def kernel(function: F) -> F:
 def _compiled(function: F, **options: Any) -> F:
     try:
         dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
-    except RuntimeError:  # no folder for a cache can be written: compile in every process
-        dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    else:
         # numba compares the file of a function, but not the files of the functions that it calls.
         file = dispatcher._cache._cache_file
         file._source_stamp = (file._source_stamp, _package_stamp())
+    # No folder for a cache can be written, or numba keeps none there (NUMBA_DISABLE_JIT): do without.
+    except (RuntimeError, AttributeError):
+        dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return cast(F, dispatcher)
 
 

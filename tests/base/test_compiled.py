@@ -27,6 +27,11 @@ def test_a_change_anywhere_in_the_package_invalidates_the_cache(tmp_path, monkey
     assert [hits_of_a_new_process() for _ in range(2)] == [0, 1]
 
 
+def test_functions_run_where_numba_compiles_nothing(monkeypatch):
+    monkeypatch.setattr(compiled.numba.config, "DISABLE_JIT", 1)
+    assert compiled.compiled(lambda number: number + 1)(2) == 3
+
+
 def test_functions_compile_where_no_folder_can_be_written(monkeypatch):
     original = compiled.numba.njit
 
