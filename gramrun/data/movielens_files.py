@@ -39,14 +39,12 @@ class Official:
         md5: of the archive as published beside it, or None where GroupLens keeps regenerating it.
         checksums: per file ``sha256:`` or ``md5:`` of its bytes, or ``movies:`` and the SHA-256 of its
             content (`movie_table_sha256`). A file without a known checksum is absent.
-        ratings: how many ratings it has, or None where GroupLens keeps changing that.
     """
 
     archive: str
     folders: tuple[str, ...]
     md5: str | None
     checksums: Mapping[str, str]
-    ratings: int | None = None
 
 
 # MD5s: the .md5 files beside the archives, and the checksums.txt inside them for single files.
@@ -60,7 +58,6 @@ OFFICIAL: Mapping[str, Official] = {
             "u.data": "sha256:06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
             "u.item": "movies:e27a95e42d850453ab8181400bea5f90b39801d6f218a6ea7540a56791361e17",
         },
-        100_000,
     ),
     "movielens-1m": Official(
         "ml-1m.zip",
@@ -70,16 +67,14 @@ OFFICIAL: Mapping[str, Official] = {
             "ratings.dat": "sha256:506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f",
             "movies.dat": "sha256:0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
         },
-        1_000_209,
     ),
     "movielens-10m": Official(
         "ml-10m.zip",
         ("ml-10M100K", "ml-10m"),
         "ce571fd55effeba0271552578f2648bd",
         {"ratings.dat": "md5:3f317698625386f66177629fa5c6b2dc"},
-        10_000_054,
     ),
-    "movielens-25m": Official("ml-25m.zip", ("ml-25m",), "6b51fb2759a8657d3bfcbfc42b592ada", {}, 25_000_095),
+    "movielens-25m": Official("ml-25m.zip", ("ml-25m",), "6b51fb2759a8657d3bfcbfc42b592ada", {}),
     "movielens-32m": Official(
         "ml-32m.zip",
         ("ml-32m",),
@@ -88,7 +83,6 @@ OFFICIAL: Mapping[str, Official] = {
             "ratings.csv": "md5:cf12b74f9ad4b94a011f079e26d4270a",
             "movies.csv": "md5:0df90835c19151f9d819d0822e190797",
         },
-        32_000_204,
     ),
     "movielens-small": Official("ml-latest-small.zip", ("ml-latest-small",), None, {}),
     "movielens-latest": Official("ml-latest.zip", ("ml-latest",), None, {}),

@@ -82,18 +82,11 @@ def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
     raw = movielens_files.locate(name, source, _raw_folders(), DOWNLOADS)
 
     def read(_: Path) -> Corpus:
-        corpus = movielens.read(name, raw)
         if not raw.verified:
-            _log.warning("%s: not verified: %s%s", raw.origin, raw.note, _shortfall(name, corpus))
-        return corpus
+            _log.warning("%s: not verified: %s", raw.origin, raw.note)
+        return movielens.read(name, raw)
 
     return Found(read, lambda: movielens.content_sha256(name, raw), (), MOVIELENS_FRACTION, _origin(raw))
-
-
-def _shortfall(name: str, corpus: Corpus) -> str:
-    """A note if ratings are missing: a file cut off between two lines looks like a complete one."""
-    official, read = movielens_files.OFFICIAL[name].ratings, corpus.counts["ratings_read"]
-    return f"; it has {read:,} of the official {official:,} ratings" if official and read < official else ""
 
 
 def _atomic(name: str, config: PrepareConfig, source: Path | None) -> Found:
