@@ -18,9 +18,6 @@ from gramrun.base.errors import InputError
 
 # The largest file of any supported corpus is ratings.csv of MovieLens 32M and latest, 0.9 GB.
 MAXIMUM_MEMBER_BYTES = 2 * 1024**3
-# Ratings pack to a fourth or so, the emptiest text to a thousandth. Small files may pack to anything.
-MAXIMUM_RATIO = 100
-ALWAYS_UNPACKED_BYTES = 64 * 1024**2
 
 # Raised for damaged, encrypted or unknown archives. RuntimeError: encrypted, or packed by an unknown method;
 # ValueError: names that are not UTF-8, offsets below 0.
@@ -125,10 +122,9 @@ def _read_file(file: Path, largest: int) -> bytes:
 
 
 def _read_member(place: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, largest: int) -> bytes:
-    limit = min(largest, max(ALWAYS_UNPACKED_BYTES, MAXIMUM_RATIO * member.compress_size))
-    _check_size(f"{place}: {member.filename}", member.file_size, limit)
+    _check_size(f"{place}: {member.filename}", member.file_size, largest)
     with archive.open(member) as stream:
-        data = stream.read(limit + 1)  # the declared size can lie
+        data = stream.read(largest + 1)  # the declared size can lie
     if len(data) != member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} has another size than declared")
     return data

@@ -215,17 +215,3 @@ def test_a_zip_writes_nothing_outside_its_folder(name, tmp_path):
     assert code == 2, error
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["inside", "ml-1m.zip"]
     assert not Path("/tmp/ratings.dat").exists()
-
-
-def test_a_zip_of_zeros_is_refused_before_it_is_unpacked(tmp_path, peak_of_prepare):
-    """200 MB in 200 kB."""
-    path = tmp_path / "ml-1m.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
-        opened.writestr("movies.dat", FILES["movielens-1m"]["movies.dat"])
-        with opened.open("ratings.dat", "w", force_zip64=True) as stream:
-            for _ in range(200):
-                stream.write(bytes(1 << 20))
-    assert path.stat().st_size < 1 << 20
-    peak, line = peak_of_prepare("movielens-1m", path)
-    assert "has more than 67,108,864 bytes" in line
-    assert peak < 500 << 20
