@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from isal import igzip
 
 from gramrun.base.files import new_folder
-from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import Links, Wiki
 
 # The years in which dumps of each shape were usual.
@@ -260,8 +259,8 @@ def _tables(wiki: Wiki) -> dict[str, Iterator[Columns]]:
     }
 
 
-def _quoted(strings: ByteStrings) -> pa.Array:
-    return _literals(strings.binary().cast(pa.binary()))
+def _quoted(strings: pa.Array) -> pa.Array:
+    return _literals(strings.cast(pa.binary()))
 
 
 def _filler(column: str, rows: int) -> pa.Array:

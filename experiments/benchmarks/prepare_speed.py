@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from experiments.benchmarks.mysqldump import write_tables
 from experiments.reproduce.timing import write
@@ -39,7 +40,6 @@ from gramrun.config import PrepareConfig
 from gramrun.data.corpus import Corpus
 from gramrun.data.expansion import PRESETS, Expansion, expand
 from gramrun.data.registry import find
-from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,
@@ -94,7 +94,7 @@ class CorpusWiki:
 
     def link_targets(self) -> Iterator[LinkTargets]:
         """The pages, then the categories."""
-        titles = ByteStrings.concatenate([self._titles("page"), self._titles("category")])
+        titles = pa.concat_arrays([self._titles("page"), self._titles("category")])
         namespaces = np.full(len(titles), CATEGORIES)
         namespaces[: self.corpus.left.items] = ARTICLES
         yield LinkTargets(1 + np.arange(len(titles)), namespaces, titles)
@@ -118,9 +118,9 @@ class CorpusWiki:
         """None."""
         return iter(())
 
-    def _titles(self, vocabulary: str) -> ByteStrings:
+    def _titles(self, vocabulary: str) -> pa.Array:
         keys = self.corpus.vocabularies[vocabulary]["key"]
-        return ByteStrings.of(key.replace(" ", "_").encode() for key in keys)
+        return pa.array([key.replace(" ", "_").encode() for key in keys], pa.large_binary())
 
 
 @dataclass(frozen=True)

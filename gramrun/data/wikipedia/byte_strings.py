@@ -1,14 +1,9 @@
-"""Many byte strings in two arrays, as in Arrow, without a Python object for each."""
+"""Byte strings as Arrow arrays (`large_binary`), and the offsets and bytes that compiled code reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
-
-from gramrun.base.compiled import compiled
 
 
 class NotTextError(ValueError):
@@ -19,85 +14,43 @@ class NotTextError(ValueError):
         self.row = row
 
 
-@dataclass(frozen=True)
-class ByteStrings:
-    """n byte strings; string i is ``data[offsets[i]:offsets[i + 1]]``.
+def byte_strings(offsets: np.ndarray, data: np.ndarray) -> pa.LargeBinaryArray:
+    """View n strings ``data[offsets[i]:offsets[i + 1]]`` (int64, shape (n + 1,); uint8) without a copy."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
-    Attributes:
-        offsets: int64, shape (n + 1,), from 0, ascending.
-        data: uint8, shape (offsets[-1],).
+
+def parts_of(strings: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    """The offsets and bytes of strings, as `byte_strings` takes them: read-only views."""
+    offsets, data = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    if len(strings):  # else the buffers may be missing
+        _, ends, joined = strings.buffers()
+        offsets = np.frombuffer(ends, dtype=np.int64)[strings.offset : strings.offset + len(strings) + 1]
+        data = np.frombuffer(joined or b"", dtype=np.uint8)
+    offsets.flags.writeable = data.flags.writeable = False  # all alike: numba compiles for each kind
+    return offsets, data
+
+
+def text_of(strings: pa.LargeBinaryArray) -> pa.Array:
+    """The strings as texts (`large_string`).
+
+    Raises:
+        NotTextError: a string is not UTF-8.
     """
+    try:
+        return strings.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        row = int((~are_text(strings)).argmax())
+        raise NotTextError(row, strings[row].as_py()) from None
 
-    offsets: np.ndarray
-    data: np.ndarray
 
-    @classmethod
-    def of(cls, strings: Iterable[bytes]) -> ByteStrings:
-        """Convert Python's bytes; for tests and small tables."""
-        listed = list(strings)
-        lengths = np.fromiter(map(len, listed), dtype=np.int64, count=len(listed))
-        return cls(offsets_of(lengths), np.frombuffer(b"".join(listed), dtype=np.uint8))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[ByteStrings]) -> ByteStrings:
-        """Join the strings of all parts, in order."""
-        lengths = [np.diff(part.offsets) for part in parts]
-        data = [part.data for part in parts]
-        if not parts:
-            return cls.of([])
-        return cls(offsets_of(np.concatenate(lengths)), np.concatenate(data))
-
-    def take(self, rows: np.ndarray) -> ByteStrings:
-        """The strings at `rows`: integers, or a mask of shape (n,)."""
-        if rows.dtype == bool:
-            rows = np.flatnonzero(rows)
-        lengths = np.diff(self.offsets)[rows]
-        offsets = offsets_of(lengths)
-        data = np.empty(offsets[-1], dtype=np.uint8)
-        _gather(self.offsets, self.data, rows, data)
-        return ByteStrings(offsets, data)
-
-    def binary(self) -> pa.Array:
-        """View the strings as an Arrow array (`large_binary`), without a copy."""
-        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), self._buffers())
-
-    def text(self) -> pa.Array:
-        """View the strings as an Arrow array of texts (`large_string`), without a copy.
-
-        Raises:
-            NotTextError: a string is not UTF-8.
-        """
-        array = pa.LargeStringArray.from_buffers(len(self), *self._buffers()[1:])
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            for row, string in enumerate(self):
-                try:
-                    string.decode()
-                except UnicodeDecodeError:
-                    raise NotTextError(row, string) from error
-            raise
-        return array
-
-    def are_text(self) -> np.ndarray:
-        """Whether each string is UTF-8: bool, shape (n,)."""
-        try:
-            self.text()
-        except NotTextError:
-            return np.fromiter((_is_text(string) for string in self), dtype=bool, count=len(self))
-        return np.ones(len(self), dtype=bool)
-
-    def _buffers(self) -> list[pa.Buffer | None]:
-        return [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, row: int) -> bytes:
-        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (self[row] for row in range(len(self)))
+def are_text(strings: pa.LargeBinaryArray) -> np.ndarray:
+    """Whether each string is UTF-8: bool, shape (n,)."""
+    try:
+        strings.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return np.array([_is_text(string) for string in strings.to_pylist()])
+    return np.ones(len(strings), dtype=bool)
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -113,12 +66,3 @@ def _is_text(string: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-@compiled
-def _gather(offsets: np.ndarray, data: np.ndarray, rows: np.ndarray, gathered: np.ndarray) -> None:
-    end = 0
-    for row in rows:
-        for position in range(offsets[row], offsets[row + 1]):
-            gathered[end] = data[position]
-            end += 1

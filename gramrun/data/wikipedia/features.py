@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gramrun.base.errors import InputError
 from gramrun.config.prepare import WikipediaSection
 from gramrun.data.corpus import Corpus, Feature, Side, one_hot
-from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
+from gramrun.data.wikipedia.byte_strings import NotTextError, text_of
 from gramrun.data.wikipedia.graph import PageGraph, read_graph
 from gramrun.data.wikipedia.records import Wiki
 from gramrun.data.wikipedia.sparse_rows import RowBuilder, SparseRows
@@ -119,7 +119,7 @@ def _choose(wiki: Wiki, settings: WikipediaSection, *, bipartite: bool) -> _Chos
         place = np.empty(len(graph.targets), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         page_titles = place[left]
-    titles = _texts(graph.targets.take(rows), "title of a page or link")
+    titles = _texts(graph.targets.take(pa.array(rows)), "title of a page or link")
     dropped = {
         "pages_below_min_links": graph.counts["articles"] - len(left),
         "links_of_these": read - len(links.columns),
@@ -171,7 +171,7 @@ def _missing_pages_by_title(graph: PageGraph) -> np.ndarray:
     """
     known = len(graph.pages)
     missing = np.arange(known, len(graph.targets))
-    order = pc.sort_indices(graph.targets.take(missing).binary()).to_numpy()
+    order = pc.sort_indices(graph.targets.take(pa.array(missing))).to_numpy()
     return np.concatenate([np.arange(known), missing[order]])
 
 
@@ -199,7 +199,7 @@ def _visible_categories(
         "category_rows_rare": int(sizes[rare].sum()),
         "rare_categories": int(rare.sum()),
     }
-    names = _texts(graph.category_names.take(kept), "category")
+    names = _texts(graph.category_names.take(pa.array(kept)), "category")
     order = pc.sort_indices(names).to_numpy()
     visible = np.zeros(len(graph.hidden), dtype=bool)
     visible[kept] = True
@@ -207,9 +207,9 @@ def _visible_categories(
     return rows, names.take(order), counts
 
 
-def _texts(strings: ByteStrings, what: str) -> pa.Array:
+def _texts(strings: pa.Array, what: str) -> pa.Array:
     try:
-        return strings.text()
+        return text_of(strings)
     except NotTextError as error:
         raise InputError(f"{what} {error}; the dump is damaged, or not in UTF-8: convert it first") from None
 

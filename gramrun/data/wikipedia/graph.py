@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.base.compiled import compiled
 from gramrun.data.threads import prefetch, start_thread
-from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import are_text
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
 from gramrun.data.wikipedia.pages import (
     MISSING_TITLE,
@@ -76,10 +77,10 @@ class PageGraph:
     """
 
     pages: PageTable
-    targets: ByteStrings
+    targets: pa.Array
     links: SparseRows
     categories: SparseRows
-    category_names: ByteStrings
+    category_names: pa.Array
     hidden: np.ndarray
     counts: dict[str, int]
 
@@ -168,10 +169,10 @@ class _Targets:
             return _FIRST_CATEGORY - self._of_number.get(batch.targets.numbers)
         return self.categories.add(batch.targets.titles, np.ones(len(batch), dtype=bool))
 
-    def _of_titles(self, namespaces: np.ndarray, titles: ByteStrings) -> np.ndarray:
+    def _of_titles(self, namespaces: np.ndarray, titles: pa.Array) -> np.ndarray:
         rows = namespaces == ARTICLES
         if self._missing_pages:  # no page has a title that is not UTF-8, and it could not be a key
-            text = titles.are_text()
+            text = are_text(titles)
             found = self.index.add(titles, rows & text)
             found[rows & ~text] = NOT_TEXT
         else:

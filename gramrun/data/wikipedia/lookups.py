@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import byte_strings, parts_of
 
 ABSENT = -1
 LARGEST_NUMBER = 2**31 - 1  # English Wikipedia's are below 10^9
@@ -105,11 +106,11 @@ class TitleIndex:
         return self._count
 
     @property
-    def titles(self) -> ByteStrings:
+    def titles(self) -> pa.Array:
         """The titles by number; a view, which later additions may leave behind."""
-        return ByteStrings(self._offsets[: self._count + 1], self._data[: self._offsets[self._count]])
+        return byte_strings(self._offsets[: self._count + 1], self._data[: self._offsets[self._count]])
 
-    def find(self, titles: ByteStrings, rows: np.ndarray) -> np.ndarray:
+    def find(self, titles: pa.Array, rows: np.ndarray) -> np.ndarray:
         """Look titles up.
 
         Args:
@@ -121,12 +122,12 @@ class TitleIndex:
         """
         return self._search(titles, rows, grow=False)
 
-    def add(self, titles: ByteStrings, rows: np.ndarray) -> np.ndarray:
+    def add(self, titles: pa.Array, rows: np.ndarray) -> np.ndarray:
         """Look titles up as `find` does, and add those that are not in the index."""
         most = self._count + len(titles)
         assert most < LARGEST_SIZE
         self._offsets = _grown(self._offsets, most + 1)
-        self._data = _grown(self._data, int(self._offsets[self._count]) + len(titles.data))
+        self._data = _grown(self._data, int(self._offsets[self._count]) + len(parts_of(titles)[1]))
         slots = len(self._slots)
         while slots < _SLOTS_PER_TITLE * most:
             slots *= 2
@@ -135,10 +136,10 @@ class TitleIndex:
             _fill(self._slots, self._offsets, self._data, self._count)
         return self._search(titles, rows, grow=True)
 
-    def _search(self, titles: ByteStrings, rows: np.ndarray, *, grow: bool) -> np.ndarray:
+    def _search(self, titles: pa.Array, rows: np.ndarray, *, grow: bool) -> np.ndarray:
         numbers = np.empty(len(titles), dtype=np.int32)
         table = self._slots, self._offsets, self._data
-        self._count = _search(titles.offsets, titles.data, rows, *table, self._count, grow, numbers)
+        self._count = _search(*parts_of(titles), rows, *table, self._count, grow, numbers)
         return numbers
 
 

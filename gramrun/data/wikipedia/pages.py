@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.base.compiled import compiled
 from gramrun.base.errors import InputError
 from gramrun.data.threads import prefetch
-from gramrun.data.wikipedia.byte_strings import ByteStrings, NotTextError
+from gramrun.data.wikipedia.byte_strings import NotTextError, text_of
 from gramrun.data.wikipedia.lookups import NumberMap, TitleIndex
 from gramrun.data.wikipedia.records import ARTICLES, CATEGORIES, Pages, Redirects
 
@@ -62,8 +63,8 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
     for batch in prefetch(batches):
         read += len(batch.numbers)
         row_of.set(batch.numbers, OTHER_NAMESPACE, "page_id")
-        main.append(batch.select(batch.namespaces == ARTICLES))
-        categories.append(batch.select(batch.namespaces == CATEGORIES))
+        main.append(batch.select(np.flatnonzero(batch.namespaces == ARTICLES)))
+        categories.append(batch.select(np.flatnonzero(batch.namespaces == CATEGORIES)))
     if not any(len(pages.numbers) for pages in main):
         raise InputError("the table page holds no page of namespace 0; check that it is a whole wiki's")
     pages = Pages.concatenate(main)
@@ -76,8 +77,8 @@ def read_pages(batches: Iterator[Pages]) -> PageTable:
     if len(index) < len(rows):
         row = int((rows != np.arange(len(rows))).argmax())
         raise InputError(
-            f"page_id {pages.numbers[row]} has the title of another page, {pages.titles[row]!r}; get the "
-            "file again"
+            f"page_id {pages.numbers[row]} has the title of another page, {pages.titles[row].as_py()!r}; "
+            "get the file again"
         )
     row_of.set(pages.numbers, np.arange(len(pages.numbers), dtype=np.int32), "page_id")
     row_of.settle()
@@ -91,9 +92,9 @@ def _refuse_double_numbers(pages: Pages) -> None:
         raise InputError(f"page_id {number} stands twice in the table page; get the file again")
 
 
-def _require_text(pages: Pages) -> ByteStrings:
+def _require_text(pages: Pages) -> pa.Array:
     try:
-        pages.titles.text()
+        text_of(pages.titles)
     except NotTextError as error:
         number = pages.numbers[error.row]
         raise InputError(

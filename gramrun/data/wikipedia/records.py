@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-
-from gramrun.data.wikipedia.byte_strings import ByteStrings
+import pyarrow as pa
 
 ARTICLES = 0  # the namespace of articles
 CATEGORIES = 14  # the namespace of category pages
@@ -32,13 +31,16 @@ class Pages:
 
     numbers: np.ndarray
     namespaces: np.ndarray
-    titles: ByteStrings
+    titles: pa.Array
     is_redirect: np.ndarray
 
     def select(self, rows: np.ndarray) -> Pages:
-        """The pages at `rows`: integers, or a mask of shape (n,)."""
+        """The pages at `rows`: integers."""
         return Pages(
-            self.numbers[rows], self.namespaces[rows], self.titles.take(rows), self.is_redirect[rows]
+            self.numbers[rows],
+            self.namespaces[rows],
+            self.titles.take(pa.array(rows)),
+            self.is_redirect[rows],
         )
 
     @classmethod
@@ -50,7 +52,7 @@ class Pages:
             np.concatenate([getattr(batch, name) for batch in batches])
             for name in ("numbers", "namespaces", "is_redirect")
         )
-        return cls(numbers, namespaces, ByteStrings.concatenate([b.titles for b in batches]), is_redirect)
+        return cls(numbers, namespaces, pa.concat_arrays([b.titles for b in batches]), is_redirect)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class ByTitle:
     """Targets by namespace (int64, shape (n,)) and title."""
 
     namespaces: np.ndarray
-    titles: ByteStrings
+    titles: pa.Array
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class LinkTargets:
 
     numbers: np.ndarray
     namespaces: np.ndarray
-    titles: ByteStrings
+    titles: pa.Array
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.base.compiled import compiled
-from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
+from gramrun.data.wikipedia.byte_strings import offsets_of
 
 _BLOCK = 1 << 24  # pairs, at least, in a block that waits to be sorted
 _KEYS_AT_ONCE = 1 << 18  # 2 MB: they fit in a core's cache
@@ -55,8 +56,8 @@ class SparseRows:
 
     def take(self, rows: np.ndarray) -> SparseRows:
         """The rows at these places: integers in any order, repeats allowed."""
-        as_bytes = ByteStrings(4 * self.offsets, self.columns.view(np.uint8)).take(rows)
-        return SparseRows(as_bytes.offsets // 4, as_bytes.data.view(np.int32))
+        taken = pa.LargeListArray.from_arrays(self.offsets, self.columns).take(pa.array(rows))
+        return SparseRows(taken.offsets.to_numpy().copy(), taken.flatten().to_numpy().copy())  # writable
 
     def select(
         self, kept_rows: np.ndarray, kept_columns: np.ndarray, *, in_place: bool = False

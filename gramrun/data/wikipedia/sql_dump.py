@@ -22,7 +22,7 @@ import numpy as np
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia import sql_rows
 from gramrun.data.wikipedia import sql_statements as sql
-from gramrun.data.wikipedia.byte_strings import ByteStrings
+from gramrun.data.wikipedia.byte_strings import byte_strings
 from gramrun.data.wikipedia.compressed import CHUNK_BYTES, read_chunks
 from gramrun.data.wikipedia.sql_statements import Insert, Schema, parse_create, parse_insert
 
@@ -53,7 +53,7 @@ class Batch:
 
     Attributes:
         rows: how many.
-        columns: by name, for each requested column: int64, shape (rows,), for integers; `ByteStrings`
+        columns: by name, for each requested column: int64, shape (rows,), for integers; `large_binary` arrays
             without the dump's escapes for all other types. NULL is 0 or empty.
         nulls: by name, bool, shape (rows,): which values are NULL; only for columns with a NULL in the batch.
     """
@@ -298,7 +298,7 @@ class _Rows:
         if not (rows := self._rows):
             return
         integers, offsets, strings, nulls = self._arrays
-        columns: dict[str, np.ndarray | ByteStrings] = {}
+        columns: dict[str, Any] = {}
         found: dict[str, np.ndarray] = {}
         for slot, (name, kind) in enumerate(self._columns.items()):
             if kind == "integer":
@@ -306,7 +306,7 @@ class _Rows:
             else:
                 start = slot * self._width
                 ends = offsets[slot, : rows + 1].copy()
-                columns[name] = ByteStrings(ends, strings[start : start + ends[-1]].copy())
+                columns[name] = byte_strings(ends, strings[start : start + ends[-1]].copy())
             if nulls[slot, :rows].any():
                 found[name] = nulls[slot, :rows].copy()
         self._rows_before += rows

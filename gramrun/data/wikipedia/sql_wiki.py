@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia.records import CATEGORIES, ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
@@ -105,7 +107,7 @@ class SqlWiki:
             source, namespace, title = (batch.columns[name] for name in _REDIRECT)
             elsewhere = np.zeros(batch.rows, dtype=bool)
             for name in optional:
-                elsewhere = np.diff(batch.columns[name].offsets) > 0
+                elsewhere = pc.binary_length(batch.columns[name]).to_numpy() > 0
             yield Redirects(source, ByTitle(namespace, title), elsewhere)
 
     def link_targets(self) -> Iterator[LinkTargets]:
@@ -128,9 +130,7 @@ class SqlWiki:
         """page_ids with the property ``hiddencat``."""
         for batch in self._read("page_props", _PAGE_PROPS):
             names = batch.columns["pp_propname"]
-            candidates = np.flatnonzero(np.diff(names.offsets) == len(_HIDDEN))
-            hidden = [row for row in candidates.tolist() if names[row] == _HIDDEN]
-            yield batch.columns["pp_page"][hidden]
+            yield batch.columns["pp_page"][pc.equal(names, _HIDDEN).to_numpy(zero_copy_only=False)]
 
     def _require(self, table: str, columns: Sequence[str], otherwise: str = "") -> tuple[str, ...]:
         """Return the columns of a table, after checking that it is there and has these."""
@@ -195,7 +195,7 @@ class SqlWiki:
             namespaces = (
                 batch.columns[namespace] if namespace else np.full(batch.rows, CATEGORIES, dtype=np.int64)
             )
-            unnamed = np.diff(titles.offsets) == 0
+            unnamed = pc.binary_length(titles).to_numpy() == 0
             if number is None and unnamed.any() and self._has_numbers[table]:
                 raise InputError(
                     f"{self._origin}: holds no table linktarget, which {table} needs, as some of its rows "
@@ -204,7 +204,7 @@ class SqlWiki:
             if number is None or not unnamed.any():
                 yield Links(sources, ByTitle(namespaces, titles))
                 continue
-            yield Links(sources[~unnamed], ByTitle(namespaces[~unnamed], titles.take(~unnamed)))
+            yield Links(sources[~unnamed], ByTitle(namespaces[~unnamed], titles.filter(pa.array(~unnamed))))
             yield Links(sources[unnamed], ByNumber(_numbers(batch, number)[unnamed]))
 
     def _read(self, table: str, columns: Sequence[str]) -> Iterator[Batch]:

@@ -15,9 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.base.errors import InputError
-from gramrun.data.wikipedia.byte_strings import ByteStrings, offsets_of
+from gramrun.data.wikipedia.byte_strings import offsets_of
 from gramrun.data.wikipedia.records import (
     ARTICLES,
     CATEGORIES,
@@ -87,14 +88,14 @@ class XmlWiki:
         yield Pages(
             self._numbers[kept],
             self._title_namespaces[titles],
-            self._titles.take(titles),
+            self._titles.take(pa.array(titles)),
             self._is_redirect[kept],
         )
 
     def redirects(self) -> Iterator[Redirects]:
         """The targets of redirecting pages; a redirect to an impossible title has no row."""
         sources, titles, interwiki = self._redirects[~np.isin(self._redirects[:, 0], self._dropped)].T
-        targets = ByTitle(self._title_namespaces[titles], self._titles.take(titles))
+        targets = ByTitle(self._title_namespaces[titles], self._titles.take(pa.array(titles)))
         yield Redirects(sources, targets, interwiki.astype(bool))
 
     def link_targets(self) -> Iterator[LinkTargets]:
@@ -160,19 +161,19 @@ class _Titles:
         self._count += number == self._count
         return number
 
-    def columns(self) -> tuple[ByteStrings, np.ndarray]:
+    def columns(self) -> tuple[pa.Array, np.ndarray]:
         """The titles and their namespaces (int64) by number; forgets them."""
         namespaces = np.empty(self._count, dtype=np.int64)
         order = np.empty(self._count, dtype=np.int64)  # rows of the parts below by number
-        parts, row = [], 0
+        parts, row = [pa.array([], pa.large_binary())], 0
         while self._numbers:
             namespace, known = self._numbers.popitem()
             numbers = np.fromiter(known.values(), dtype=np.int64, count=len(known))
             namespaces[numbers] = namespace
             order[numbers] = np.arange(row, row + len(known))
             row += len(known)
-            parts.append(ByteStrings.of(title.encode() for title in known))
-        return ByteStrings.concatenate(parts).take(order), namespaces
+            parts.append(pa.array([title.encode() for title in known], pa.large_binary()))
+        return pa.concat_arrays(parts).take(pa.array(order)), namespaces
 
 
 class _Codes(dict[str, int]):

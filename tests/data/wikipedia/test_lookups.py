@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wiki_twin import binary
 
 from gramrun.base.errors import InputError
 from gramrun.data.wikipedia import lookups
-from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.lookups import ABSENT, LARGEST_NUMBER, NumberMap, TitleIndex
 
 NUMBERS = st.one_of(st.integers(0, 40), st.integers(0, 2_000), st.integers(0, LARGEST_NUMBER))
@@ -67,16 +67,16 @@ def test_a_title_index_is_a_dictionary(batches, asked, data):
 
     for batch in batches:
         rows = mask(batch)
-        numbers = index.add(ByteStrings.of(batch), rows)
+        numbers = index.add(binary(batch), rows)
         expected = [
             twin.setdefault(title, len(twin)) if row else ABSENT
             for title, row in zip(batch, rows, strict=True)
         ]
         assert numbers.tolist() == expected
-    assert list(index.titles) == list(twin)
+    assert index.titles.to_pylist() == list(twin)
     rows = mask(asked)
     expected = [twin.get(title, ABSENT) if row else ABSENT for title, row in zip(asked, rows, strict=True)]
-    assert index.find(ByteStrings.of(asked), rows).tolist() == expected
+    assert index.find(binary(asked), rows).tolist() == expected
 
 
 def test_a_title_index_grows():
@@ -84,7 +84,7 @@ def test_a_title_index_grows():
     index = TitleIndex()
     every = np.ones(len(titles), dtype=bool)
     for start in range(0, len(titles), 7_001):
-        batch = ByteStrings.of(titles[start : start + 7_001])
+        batch = binary(titles[start : start + 7_001])
         index.add(batch, every[: len(batch)])
-    assert (index.find(ByteStrings.of(titles), every) == np.arange(50_000)).all()
-    assert (index.find(ByteStrings.of([b"50000", b"", b"0 "]), every[:3]) == ABSENT).all()
+    assert (index.find(binary(titles), every) == np.arange(50_000)).all()
+    assert (index.find(binary([b"50000", b"", b"0 "]), every[:3]) == ABSENT).all()

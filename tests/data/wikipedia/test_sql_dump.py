@@ -138,7 +138,7 @@ def read(path: Path, columns, table="t", chunk_bytes=4 << 20) -> list[tuple]:
         lists = []
         for name in columns:
             column = batch.columns[name]
-            values = column.tolist() if isinstance(column, np.ndarray) else list(column)
+            values = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
             null = batch.nulls.get(name, np.zeros(batch.rows, dtype=bool))
             assert name not in batch.nulls or null.any()
             assert not any(value for value, is_null in zip(values, null, strict=True) if is_null)

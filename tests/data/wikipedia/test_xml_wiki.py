@@ -48,7 +48,7 @@ def titles_by_number(wiki):
     return {
         int(n): (int(namespace), title.decode())
         for batch in wiki.link_targets()
-        for n, namespace, title in zip(batch.numbers, batch.namespaces, batch.titles, strict=True)
+        for n, namespace, title in zip(batch.numbers, batch.namespaces, batch.titles.to_pylist(), strict=True)
     }
 
 
@@ -67,7 +67,11 @@ def redirects(wiki):
     rows = []
     for batch in wiki.redirects():
         assert isinstance(batch.targets, ByTitle)
-        columns = (batch.sources.tolist(), batch.targets.namespaces.tolist(), batch.targets.titles)
+        columns = (
+            batch.sources.tolist(),
+            batch.targets.namespaces.tolist(),
+            batch.targets.titles.to_pylist(),
+        )
         rows += [(s, n, t.decode(), i) for s, n, t, i in zip(*columns, batch.interwiki.tolist(), strict=True)]
     return rows
 
@@ -79,7 +83,7 @@ def pages(wiki):
         for number, namespace, title, redirects in zip(
             batch.numbers.tolist(),
             batch.namespaces.tolist(),
-            batch.titles,
+            batch.titles.to_pylist(),
             batch.is_redirect.tolist(),
             strict=True,
         )

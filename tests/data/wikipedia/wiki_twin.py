@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from gramrun.config.prepare import WikipediaSection
-from gramrun.data.wikipedia.byte_strings import ByteStrings
 from gramrun.data.wikipedia.features import read
 from gramrun.data.wikipedia.records import ByNumber, ByTitle, Links, LinkTargets, Pages, Redirects
 
@@ -35,6 +35,10 @@ def links_of(corpus):
 
 def integers(values):
     return np.array(list(values), dtype=np.int64)
+
+
+def binary(strings):
+    return pa.array(list(strings), pa.large_binary())
 
 
 @dataclass
@@ -64,14 +68,12 @@ class ListWiki:
     def pages(self):
         for rows in self.batches(self.page_rows):
             numbers, namespaces, titles, redirect = zip(*rows, strict=True)
-            yield Pages(
-                integers(numbers), integers(namespaces), ByteStrings.of(titles), np.array(redirect, bool)
-            )
+            yield Pages(integers(numbers), integers(namespaces), binary(titles), np.array(redirect, bool))
 
     def redirects(self):
         for rows in self.batches(self.redirect_rows):
             sources, namespaces, titles, interwiki = zip(*rows, strict=True)
-            targets = ByTitle(integers(namespaces), ByteStrings.of(titles))
+            targets = ByTitle(integers(namespaces), binary(titles))
             yield Redirects(integers(sources), targets, np.array(interwiki, bool))
 
     def link_targets(self):
@@ -80,7 +82,7 @@ class ListWiki:
                 yield LinkTargets(
                     integers(number for _, number in rows),
                     integers(namespace for (namespace, _), _ in rows),
-                    ByteStrings.of(title for (_, title), _ in rows),
+                    binary(title for (_, title), _ in rows),
                 )
 
     def links(self):
@@ -97,7 +99,7 @@ class ListWiki:
                 yield Links(sources, ByNumber(integers(known.get(target, 1) for _, target in rows)))
             else:
                 namespaces = integers(namespace for _, (namespace, _) in rows)
-                yield Links(sources, ByTitle(namespaces, ByteStrings.of(title for _, (_, title) in rows)))
+                yield Links(sources, ByTitle(namespaces, binary(title for _, (_, title) in rows)))
 
     def hidden_categories(self):
         yield integers(self.hidden_numbers)
