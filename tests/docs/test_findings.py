@@ -434,7 +434,7 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     ),
     "… 80 epochs, 5 seeds | 16·k | sparse Adam": ("enwik8, titles, sparse Adam, 80 epochs, 5 seeds", "SAGram"),
     "… 80 epochs, 5 seeds | 16·k | Adam": ("enwik8, titles, Adam, 80 epochs, 5 seeds", "SAGram"),
-    "… 320 epochs, 5 seeds (α = .01: four) | 16·k | SGD": ("enwik8, titles, SGD, 320 epochs, 5 seeds", "SAGram"),
+    "… 320 epochs, 5 seeds | 16·k | SGD": ("enwik8, titles, SGD, 320 epochs, 5 seeds", "SAGram"),
 }  # fmt: skip
 
 
