@@ -19,7 +19,9 @@ from gramrun.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from gramrun.base.processes import Processes
     from gramrun.config import RunConfig
+    from gramrun.data.corpus import SplitCorpus
 
 
 def train(
@@ -44,7 +46,7 @@ def train(
     from gramrun.base.processes import joined
     from gramrun.data.shards import open_corpus
     from gramrun.runs import checkpoints
-    from gramrun.training.loop import check, fit, follow, goes_on, open_run, resolve
+    from gramrun.training.loop import fit, follow, goes_on, open_run, resolve
     from gramrun.training.progress import check_tensorboard
 
     with joined() as processes:
@@ -53,8 +55,7 @@ def train(
         corpus = open_corpus(runs.corpus_folder(path, resolved) if resume else resolved.data.path)
         if dry_run:
             if processes.first:
-                _, needed = check("train", path, resolved, corpus, processes, resume=resume, force=force)
-                _describe(resolved, needed, path, Report(as_json))
+                _dry_run(resolved, corpus, processes, path, Report(as_json))
             return
         resume = goes_on(path, processes, resume=resume)
         with locked(path) if processes.first else contextlib.nullcontext():
@@ -71,12 +72,17 @@ def train(
     report.text(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
 
 
-def _describe(config: RunConfig, needed: dict[str, Any], path: Path, report: Report) -> None:
-    """Print a run's configuration and the resources that it needs."""
+def _dry_run(
+    config: RunConfig, corpus: SplitCorpus, processes: Processes, path: Path, report: Report
+) -> None:
+    """Check a run, and print its configuration and the resources that it needs."""
     from gramrun.config.loading import dump_config
-    from gramrun.training.resources import describe_resources
+    from gramrun.training.memory import check_memory
+    from gramrun.training.resources import describe_resources, estimate_resources
 
+    needed = estimate_resources(config, corpus, processes)
     report.text(dump_config(config).rstrip("\n"), *describe_resources(needed))
+    check_memory(config, corpus, processes)
     plain = config.model_dump(mode="json")
     report.record({"run": path, "dry_run": True, "config": plain, "resources": needed})
     report.text(f"dry run: nothing written; the run would be {path}")

@@ -48,6 +48,32 @@ def check_run(
         if ":" in section.name:
             find_custom(section.name, f"{key}.name")
     _check_caches(config, [config.estimator, *observers], corpus, processes.count)
+    if config.log.gramian_samples:
+        check_measurable(config, "log.gramian_samples")
+        if config.estimator.name == "none":
+            raise ConfigError(
+                "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
+            )
+
+
+def check_measurable(config: RunConfig, key: str) -> None:
+    """Check that the Gramians of a run can be measured.
+
+    Args:
+        config: the run's configuration.
+        key: what asks for it, for the message.
+
+    Raises:
+        ConfigError: when the tables are split, the objective has no Gramians, or items lose their ids.
+    """
+    if config.train.tables != "replicated":
+        raise ConfigError(f"{key} measures in one process; set train.tables: replicated")
+    if config.train.objective != "gravity":
+        raise ConfigError(f"{key} measures Gramians; set train.objective: gravity")
+    if config.train.id_dropout_left or config.train.id_dropout_right:
+        raise ConfigError(
+            f"{key} embeds every item with its id; drop train.id_dropout_left and id_dropout_right"
+        )
 
 
 def _sections(config: RunConfig, observers: Sequence[EstimatorSection]) -> dict[str, EstimatorSection]:

@@ -29,6 +29,7 @@ from gramrun.gramian.exact import relative_error
 from gramrun.runs import checkpoints
 from gramrun.runs.directory import Run
 from gramrun.training import trajectory
+from gramrun.training.checks import check_measurable
 from gramrun.training.loop import interrupted_run
 from gramrun.training.progress import Schedule, progress_bar
 from gramrun.training.side import EmbeddedSide
@@ -121,7 +122,7 @@ def check_config(config: RunConfig) -> None:
         raise ConfigError("gram_error.estimators is empty; list the estimators to measure")
     if not config.gram_error.every.count:
         raise ConfigError("gram_error.every is 0; set how often the exact Gramian is computed")
-    trajectory.check_measurable(config, "gram-error")
+    check_measurable(config, "gram-error")
 
 
 def check_finished(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
-from gramrun.base.errors import ConfigError, InputError, RunError
+from gramrun.base.errors import InputError, RunError
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
@@ -28,7 +29,7 @@ from gramrun.training.memory import check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
 from gramrun.training.resources import estimate_resources
 from gramrun.training.trainer import Trainer
-from gramrun.training.trajectory import check_measurable, own_errors
+from gramrun.training.trajectory import own_errors
 
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every restart a store of its own
 
@@ -79,50 +80,6 @@ def goes_on(path: Path, processes: Processes, *, resume: bool) -> bool:
     return processes.from_first((path / directory.MANIFEST).exists)
 
 
-def check(
-    kind: Kind,
-    path: Path,
-    config: RunConfig,
-    corpus: SplitCorpus,
-    processes: Processes = SINGLE_PROCESS,
-    *,
-    resume: bool,
-    force: bool,
-) -> tuple[Run | None, dict[str, Any]]:
-    """Check a run without writing anything.
-
-    Of several processes only the first reads and writes the directory.
-
-    Returns:
-        The run, or None where it is to be made; and what `resources.estimate_resources` says.
-
-    Raises:
-        InputError: when there is a run and neither `resume` nor `force`, or none to resume.
-        ConfigError: when the configuration does not fit the corpus or the machine.
-    """
-    run = None
-    if not processes.first:
-        run = Run(path, config)
-    elif resume:
-        run = runs.resume(path, kind, config, corpus.content_hash)
-    else:
-        runs.check_free(path, force=force, corpus=config.data.path)
-    observers = config.gram_error.estimators if kind == "gram-error" else ()
-    needed = estimate_resources(config, corpus, processes, observers)  # checks the run
-    if kind == "train":
-        if config.log.gramian_samples:
-            check_measurable(config, "log.gramian_samples")
-            if config.estimator.name == "none":
-                raise ConfigError(
-                    "log.gramian_samples has no estimate to measure with estimator.name: none; drop it"
-                )
-        check_memory(config, corpus, processes)
-    if run is None:
-        need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
-        check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
-    return run, needed
-
-
 def open_run(
     kind: Kind,
     path: Path,
@@ -135,16 +92,32 @@ def open_run(
 ) -> tuple[Callable[[], Run], Trainer]:
     """Check a run, and make a trainer at step 0 of it.
 
+    Of several processes only the first reads and writes the directory.
+
     Returns:
         A function that makes or reopens the run directory, for when all else of the run is made; the trainer.
 
     Raises:
-        InputError, ConfigError: as `check` does.
+        InputError: when there is a run and neither `resume` nor `force`, or none to resume.
+        ConfigError: when the configuration does not fit the corpus or the machine.
     """
-    run, _ = check(kind, path, config, corpus, processes, resume=resume, force=force)
-    processes.wait()  # no process allocates before all have seen what is free
+    if not processes.first:
+        run = Run(path, config)
+    elif resume:
+        run = runs.resume(path, kind, config, corpus.content_hash)
+    else:
+        runs.check_free(path, force=force, corpus=config.data.path)
+    observers = config.gram_error.estimators if kind == "gram-error" else ()
+    needed = estimate_resources(config, corpus, processes, observers)  # checks the run
+    if kind == "train":
+        check_memory(config, corpus, processes)
+        processes.wait()  # no process allocates before all have seen what is free
     trainer = Trainer(config, corpus, processes)
-    return lambda: run or runs.create(path, kind, config, corpus.content_hash, force=force), trainer
+    if resume or not processes.first:
+        return lambda: run, trainer
+    need = needed["disk"]["checkpoints"] + needed["gram_error"]["checkpoints"]
+    check_capacity(need, "disk", what="checkpoints", remedy="name an --output on another disk", path=path)
+    return partial(runs.create, path, kind, config, corpus.content_hash, force=force), trainer
 
 
 def fit(run: Run, trainer: Trainer, corpus: SplitCorpus, losses: Sequence[float] = ()) -> dict[str, Any]:

@@ -26,9 +26,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gramrun.base.errors import ConfigError
 from gramrun.base.processes import SINGLE_PROCESS
-from gramrun.config import RunConfig
 from gramrun.data.batches import Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.exact import relative_error
@@ -124,26 +122,6 @@ def _weighted(side: EmbeddedSide, weights: Tensor, samples: int | None) -> Refer
         return Reference(gramian, variance, 0.0)
     variance *= samples / (samples - 1)
     return Reference(gramian, variance, math.sqrt(variance / samples) / norm if variance else 0.0)
-
-
-def check_measurable(config: RunConfig, key: str) -> None:
-    """Check that the Gramians of a run can be measured.
-
-    Args:
-        config: the run's configuration.
-        key: what asks for it, for the message.
-
-    Raises:
-        ConfigError: when the tables are split, the objective has no Gramians, or items lose their ids.
-    """
-    if config.train.tables != "replicated":
-        raise ConfigError(f"{key} measures in one process; set train.tables: replicated")
-    if config.train.objective != "gravity":
-        raise ConfigError(f"{key} measures Gramians; set train.objective: gravity")
-    if config.train.id_dropout_left or config.train.id_dropout_right:
-        raise ConfigError(
-            f"{key} embeds every item with its id; drop train.id_dropout_left and id_dropout_right"
-        )
 
 
 def own_errors(trainer: Trainer, samples: int) -> dict[str, float | None]:
