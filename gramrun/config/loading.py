@@ -10,7 +10,7 @@ import copy
 import difflib
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -21,6 +21,8 @@ from pydantic.fields import FieldInfo
 
 from gramrun.base.errors import ConfigError
 from gramrun.config.base import Interval, Section
+from gramrun.config.baseline import BaselineConfig
+from gramrun.config.prepare import PrepareConfig
 from gramrun.config.run import RunConfig, TrainSection
 from gramrun.config.shipped import find_config
 
@@ -38,7 +40,15 @@ ADDED = (  # keys of `train` that came after 0.1.0, the newest first
 )
 
 # Keys of which exactly one is given: an override replaces the file's choice.
-_ALTERNATIVES: dict[KeyPath, str] = {("train", "steps"): "epochs", ("train", "epochs"): "steps"}
+_STEPS, _EPOCHS = ("train", "steps"), ("train", "epochs")
+_ALTERNATIVES: dict[KeyPath, KeyPath] = {_STEPS: _EPOCHS, _EPOCHS: _STEPS}
+
+# The commands that read them.
+_COMMANDS: dict[type[Section], str] = {
+    RunConfig: "train",
+    BaselineConfig: "baseline",
+    PrepareConfig: "prepare",
+}
 
 # Messages by pydantic's type of error, where its own would speak of Python.
 _MESSAGES = {
@@ -75,15 +85,16 @@ def load_config(kind: type[Config], file: Path | None, overrides: Sequence[str] 
     if file is not None:
         file = find_config(file)
         values, places = _read_file(file)
+    paths = {key.rpartition(".")[2] for key, field in keys_of(kind).items() if _is_path(field.annotation)}
     for override in overrides:
-        _apply_override(values, places, override)
+        _apply_override(values, places, override, paths)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         # A mistyped section is also a missing one; report the typo.
         problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
         message = _describe(kind, problems[0], places, str(file or "the configuration"))
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        more = f" (error 1 of {len(problems)})" if len(problems) > 1 else ""
         raise ConfigError(message + more) from None
 
 
@@ -192,14 +203,21 @@ def _collect_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) ->
             _collect_lines(value, (*path, str(position)), lines)
 
 
-def _apply_override(values: dict[str, Any], places: dict[KeyPath, str], override: str) -> None:
-    """Write one ``dotted.key=value`` into `values` and `places`."""
+def _is_path(annotation: Any) -> bool:
+    return Path in (annotation, *get_args(annotation))
+
+
+def _apply_override(
+    values: dict[str, Any], places: dict[KeyPath, str], override: str, paths: Container[str]
+) -> None:
+    """Write one ``dotted.key=value`` into `values` and `places`; `paths` are last parts of keys."""
     place = f"--set {override}"
     key, equals, text = override.partition("=")
     path = tuple(key.strip().split("."))
     if not equals or not all(path):
         raise ConfigError(f"{place}: must look like section.key=value")
-    _, value = _parse_yaml(text, place)
+    is_text = path[-1] in paths and text.strip() not in ("", "~", "null") and text.lstrip()[0] not in "'\""
+    value = text if is_text else _parse_yaml(text, place)[1]  # YAML takes " #1" for a comment
     target: Any = values
     for depth, name in enumerate(path[:-1]):
         if isinstance(target, list) and name in map(str, range(len(target))):
@@ -212,8 +230,10 @@ def _apply_override(values: dict[str, Any], places: dict[KeyPath, str], override
             raise ConfigError(f"{place}: {'.'.join(path[:depth])} has no entry {name}")
     if not isinstance(target, dict):
         raise ConfigError(f"{place}: give the whole list, or an entry's key")
-    if value is not None and path in _ALTERNATIVES:
-        target.pop(_ALTERNATIVES[path], None)
+    if value is not None and (other := _ALTERNATIVES.get(path)):
+        if places.get(other, "").startswith("--set") and target.get(other[-1]) is not None:
+            raise ConfigError(f"{place}: give it or {places[other]}, not both")
+        target.pop(other[-1], None)
     target[path[-1]] = value
     for replaced in [known for known in places if known[: len(path)] == path]:
         del places[replaced]
@@ -259,6 +279,8 @@ def _suggest(kind: type[Section], path: KeyPath) -> str:
     siblings = [".".join([*path[:-1], name]) for name in section.model_fields] if section else []
     sections, keys = list(kind.model_fields), list(keys_of(kind))
     anywhere = [*sections, *keys] if len(path) == 1 else [*keys, *sections]
+    if path[0] not in sections and (owners := [x for x in _COMMANDS if path[0] in x.model_fields]):
+        return f"it is a section of configurations of `gramrun {_COMMANDS[owners[0]]}`"
     close = (
         difflib.get_close_matches(".".join(path), siblings, n=1)
         or difflib.get_close_matches(".".join(path), anywhere, n=1)

@@ -39,8 +39,16 @@ def test_overrides_are_applied_in_order(file):
 def test_steps_and_epochs_replace_each_other(file):
     config = load_config(RunConfig, file, ["train.steps=7"])
     assert (config.train.steps, config.train.epochs) == (7, None)
-    back = load_config(RunConfig, file, ["train.steps=7", "train.epochs=3"])
+    back = load_config(RunConfig, file, ["train.steps=7", "train.steps=null", "train.epochs=3"])
     assert (back.train.steps, back.train.epochs) == (None, 3)
+    with pytest.raises(ConfigError, match=r"^--set train.epochs=3: give it or --set train.steps=7, not both"):
+        load_config(RunConfig, file, ["train.steps=7", "train.epochs=3"])
+
+
+@pytest.mark.parametrize("path", ["data #1", "2024", "a: b", "[x]"])
+def test_a_path_is_taken_as_it_is(file, path):
+    assert load_config(RunConfig, file, [f"data.path={path}"]).data.path == Path(path)
+    assert load_config(RunConfig, file, [f'data.path="{path}"']).data.path == Path(path)
 
 
 def test_dump_reads_back_to_the_same(file, tmp_path):
@@ -197,7 +205,8 @@ def test_baselines_have_their_own_keys(tmp_path):
         "baseline.gama_left=1": "unknown key baseline.gama_left; did you mean baseline.gamma_left?",
         "baseline.name=als": "baseline.name: input should be 'popularity', 'implicit-als', 'exact-als', 'ease', "
         "'feature-popularity' or 'tfidf'",
-        "train.epochs=1": "unknown key train; valid sections are data, baseline, evaluation",
+        "train.epochs=1": "unknown key train; it is a section of configurations of `gramrun train`",
+        "trian.epochs=1": "unknown key trian; valid sections are data, baseline, evaluation",
     }.items():
         with pytest.raises(ConfigError) as caught:
             load_config(BaselineConfig, file, [override])
