@@ -84,13 +84,15 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            for folder, _, _ in os.walk(temporary):
+                sync_files(Path(folder))
             replaced = _replaced(path)
-            if path.exists():
-                path.rename(replaced)
             try:
+                if path.exists():
+                    path.rename(replaced)
                 temporary.rename(path)
             except BaseException:
-                if replaced.exists():
+                if replaced.exists() and not path.exists():
                     replaced.rename(path)
                 raise
             _sync_entries(path.parent)
@@ -223,10 +225,17 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all.
 
     Raises:
+        InputError: when the text holds a name of a file that is no UTF-8.
         RunError: when the disk is full or the folder cannot be written.
     """
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{path}: would hold the name of a file that is not UTF-8; rename that file"
+        ) from None
     with new_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(encoded)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

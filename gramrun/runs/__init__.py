@@ -3,7 +3,7 @@
 `load` reads one run directory as pandas frames, `table` reads one frame of many.
 """
 
-from gramrun.runs.directory import BaselineRun, Run, open_directory, open_run
+from gramrun.runs.directory import BaselineRun, open_directory, open_run
 from gramrun.runs.frames import load, table
 from gramrun.runs.session import (
     Kind,
@@ -14,6 +14,7 @@ from gramrun.runs.session import (
     corpus_of,
     create,
     default_path,
+    evaluations,
     new_manifest,
     outcome,
     record_evaluation,
@@ -24,7 +25,6 @@ from gramrun.runs.session import (
 __all__ = [
     "BaselineRun",
     "Kind",
-    "Run",
     "average_precision",
     "check_free",
     "check_same_data",
@@ -32,6 +32,7 @@ __all__ = [
     "corpus_of",
     "create",
     "default_path",
+    "evaluations",
     "load",
     "new_manifest",
     "open_directory",

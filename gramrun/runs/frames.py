@@ -213,7 +213,7 @@ def labels(configs: Sequence[RunConfig | BaselineConfig], corpora: Sequence[str]
 
     def label(config: RunConfig | BaselineConfig, settings: Mapping[str, Any], keys: list[str]) -> str:
         method = config.estimator.label if isinstance(config, RunConfig) else config.baseline.label
-        shown = {key.rsplit(".", 1)[-1]: settings[key] for key in keys if key in settings}
+        shown = {key.rsplit(".", 1)[-1]: settings[key] for key in keys if settings.get(key) is not None}
         told = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()]
         return ", ".join([method, *told])
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gramrun.base.errors import ConfigError, GramrunError, InputError, RunError
+from gramrun.base.errors import ConfigError, GramrunError, InputError, RunError, one_line
 from gramrun.base.files import (
     check_recorded,
     check_replaceable,
@@ -231,13 +231,25 @@ def outcome(run: Run, threads: int) -> Iterator[Callable[[], float]]:
     except Interrupted:
         stop("interrupted", stopped=now())
         raise
-    except GramrunError as error:
+    except Exception as error:
         with contextlib.suppress(RunError):  # the disk may be full, which `error` reports already
-            stop("failed", stopped=now(), error=str(error))
+            stop("failed", stopped=now(), error=one_line(error))
+        if not isinstance(error, GramrunError):  # as where memory runs out
+            raise
         saved = run.checkpoints()
         hint = f"; the last good checkpoint is {saved[-1]}" if saved else "; no checkpoint was saved before"
         raise type(error)(f"{run.path}: {error}{hint}") from error
     stop("finished", finished=now())
+
+
+def evaluations(run: Run | BaselineRun) -> dict[str, Any]:
+    """The latest results by split, as ``evaluation.json`` holds them; empty where there is none.
+
+    Raises:
+        InputError: when the file is damaged.
+    """
+    path = run.path / EVALUATION
+    return read_json(path, "remove it and evaluate again") if path.exists() else {}
 
 
 def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +261,7 @@ def record_evaluation(run: Run | BaselineRun, result: Mapping[str, Any]) -> dict
     """
     path = run.path / EVALUATION
     with locked(path, wait_seconds=_EVALUATION_LOCK_SECONDS):
-        known = read_json(path, "remove it and evaluate again") if path.exists() else {}
+        known = evaluations(run)
         record = write_per_item(run.path, result)
         write_json(path, {**known, str(result["split"]): record})
     return record
@@ -268,8 +280,7 @@ def average_precision(run: Run | BaselineRun, split: str) -> np.ndarray:
     Raises:
         InputError: when the split was not evaluated, or the file is missing or damaged.
     """
-    path, file = run.path / EVALUATION, run.path / per_item(split)
-    known = read_json(path, "remove it and evaluate again") if path.exists() else {}
+    file, known = run.path / per_item(split), evaluations(run)
     if PER_ITEM not in known.get(split, {}):
         raise InputError(f"{run.path}: {split} was not evaluated; run `gramrun evaluate`")
     check_recorded(file, known[split][PER_ITEM], "evaluate again")

@@ -105,6 +105,13 @@ def test_nan_stops_with_the_last_good_checkpoint(tmp_path, make_config, corpus):
     assert all(torch.isfinite(t).all() for t in state["trainer"]["model"].values())
 
 
+def test_a_run_that_memory_ends_says_so(tmp_path, make_config, corpus):
+    run = start(tmp_path / "r", make_config(), corpus)
+    with pytest.raises(MemoryError), runs.outcome(run, 1):
+        raise MemoryError("out of memory")
+    assert (run.manifest["status"], run.manifest["error"]) == ("failed", "out of memory")
+
+
 def test_a_signal_while_the_end_is_recorded_loses_nothing(tmp_path, make_config, corpus, monkeypatch):
     """As torchrun sends it to the first process when another one has died."""
     run = start(tmp_path / "r", make_config(), corpus)
