@@ -57,7 +57,16 @@ DEFAULTS: dict[str, Any] = {  # chosen on tuning splits of four corpora at once 
 RATES = {"adam": 0.01, "sparse-adam": 0.01, "sgd": 10.0}  # η of other optimizers
 # η of dense layers, as a part of that of the tables: with more, Adagrad's collapse and SGD's diverge.
 DENSE = {"adagrad": 0.01, "sgd": 0.001}
-UNREAD = ("data.", "log.", "gram_error.", "evaluation.every", "evaluation.splits")  # settings of runs alone
+UNREAD = (  # settings of runs alone
+    "data.", "log.", "gram_error.", "evaluation.every", "evaluation.splits", "evaluation.inner_products",
+    "train.checkpoint_every",
+)  # fmt: skip
+OWN = {  # settings that are arguments of `fit`
+    "model.embedding_dim": "embedding_dim",
+    "estimator.name": "estimator",
+    "train.epochs": "epochs",
+    "train.seed": "seed",
+}
 ESTIMATOR_DEFAULTS: dict[str, dict[str, Any]] = {"sogram": {"estimator.alpha": 0.1, "estimator.debias": True}}
 EPOCHS = 20
 LARGEST_BATCH = 1024
@@ -173,8 +182,8 @@ def _suited(asked: dict[str, Any]) -> dict[str, Any]:
         found["train.gravity"] = 1  # a larger one has its optimum at zero embeddings
     if asked.get("train.engine") == "static":  # which has none
         found["train.l2"] = 0
-    chosen = asked.get("estimator.start", "zero"), asked.get("estimator.alpha_schedule", "constant")
-    if chosen != ("zero", "constant"):  # which correct the zero start themselves
+    start, schedule = asked.get("estimator.start"), asked.get("estimator.alpha_schedule")
+    if start == "exact" or schedule == "decaying":  # which correct the zero start themselves
         found["estimator.debias"] = False
     return found
 
@@ -261,12 +270,12 @@ class Recommender:
         Args:
             left_ids: identifiers, shape (B,), or one of them; a tuple is one.
             n: how many right items; all, if there are fewer.
-            exclude_seen: leave out the right items that a left item has in training. Where fewer than `n`
-                others are left, seen items fill the end, with the score -inf.
+            exclude_seen: leave out the right items that a left item has in training. Of several left items,
+                one that has fewer than `n` others ends with seen items, with the score -inf.
 
         Returns:
             Identifiers, shape (B, n), and scores, float32, shape (B, n), the best first; shape (n,) for one
-            left item. Equal scores come in no particular order.
+            left item, without seen items. Equal scores come in no particular order.
 
         Raises:
             ValueError: for an unknown identifier or a bad `n`.
@@ -285,7 +294,9 @@ class Recommender:
             seen = sets.rows(0, len(items)) if exclude_seen else None
             found, scores = _best(self.left_embeddings[items], self.right_embeddings, n, seen)
         ids = self.right_ids.to_numpy()[found]
-        return (ids[0], scores[0]) if single else (ids, scores)
+        if single:
+            return ids[0][scores[0] > -np.inf], scores[0][scores[0] > -np.inf]
+        return ids, scores
 
     def similar_items(self, right_ids: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The right items of greatest cosine with right items; each is nearest to itself, if it is not 0.
@@ -435,6 +446,8 @@ def _asked(settings: dict[str, Any]) -> dict[str, Any]:
         key = _key(name)
         if key.startswith(UNREAD):
             raise InputError(f"{key}: fit does not read it; it is for `gramrun train`")
+        if key in OWN:
+            raise InputError(f"{key}: give it as {OWN[key]}")
         if key in found:
             raise InputError(f"{key} is given twice")
         found[key] = _python(value)
@@ -488,7 +501,9 @@ def _items(known: pd.Index, given: Any, what: str) -> tuple[np.ndarray, bool]:
     except (TypeError, ValueError):  # unhashable, or of several dimensions
         raise InputError(f"{what}: must be identifiers, or one of them, not {given!r:.60}") from None
     if (unknown := np.flatnonzero(items < 0)).size:
-        raise InputError(f"{what}: {labels[unknown[:1]].tolist()[0]!r} is not known to the model")
+        first = labels[unknown[:1]].tolist()[0]
+        hint = f"; its ids are text: {str(first)!r}" if str(first) in known else ""
+        raise InputError(f"{what}: {first!r} is not known to the model{hint}")
     return np.asarray(items), single
 
 

@@ -81,6 +81,12 @@ def test_defaults_suit_what_is_asked_for(asked, expected):
     assert {name: getattr(train, name) for name in expected} == pytest.approx(expected)
 
 
+def test_debiasing_is_dropped_only_where_the_start_is_corrected():
+    for asked, expected in (({1: 0.1}, True), ("decaying", False), ("constant", True)):
+        own = gramrun.fit(MATRIX, **{**SMALL, "epochs": 1}, alpha_schedule=asked).config.estimator
+        assert own.debias == expected
+
+
 def test_forms_of_the_same_pairs_train_to_the_same_bits():
     coo = MATRIX.tocoo()
     frame = pd.DataFrame({"left": coo.row, "right": coo.col}).sample(frac=1, random_state=1)
@@ -105,8 +111,8 @@ def test_recommendations_are_the_greatest_products(model, monkeypatch, exclude_s
         assert row[: len(wanted)].tolist() == wanted
         np.testing.assert_allclose(found[: len(wanted)], products[user, wanted], rtol=1e-5, atol=1e-6)
         assert set(row[len(wanted) :].tolist()) == seen and np.isneginf(found[len(wanted) :]).all()
-    one, _ = model.recommend(7, n=4, exclude_seen=exclude_seen)
-    assert one.tolist() == ids[0, :4].tolist()
+    one, _ = model.recommend(7, n=ITEMS, exclude_seen=exclude_seen)
+    assert one.tolist() == ids[0, np.isfinite(scores[0])].tolist()
 
 
 def test_similar_items_are_those_of_greatest_cosine(model):
@@ -340,6 +346,8 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
             "train.gravity is given twice",
         ),
         (lambda m: gramrun.fit(MATRIX, epochs=3, steps=3), "give one of epochs and steps"),
+        (lambda m: gramrun.fit(MATRIX, **{"train.seed": 3}), "train.seed: give it as seed"),
+        (lambda m: gramrun.fit(MATRIX, inner_products=9), "evaluation.inner_products: fit does not read it"),
         (lambda m: gramrun.fit(MATRIX, epochs=None), "^train: give exactly one of train.epochs"),
         (lambda m: gramrun.fit(((0, 1), (0, 1)), target="value"), "pairs: must be a scipy.sparse matrix"),
         (lambda m: gramrun.fit(([0, 1], [0, 1]), target="value"), "pairs: target='value' needs values"),
@@ -350,6 +358,10 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: m.recommend([1, 99]), "left_ids: 99 is not known to the model"),
         (lambda m: m.recommend("x"), "left_ids: 'x' is not known to the model"),
         (lambda m: m.similar_items([-1]), "right_ids: -1 is not known"),
+        (
+            lambda m: gramrun.fit((["1", "2"], ["3", "4"]), **SMALL).recommend(1),
+            "left_ids: 1 is not known to the model; its ids are text: '1'",
+        ),
         (lambda m: m.recommend([1], n=0), "n: must be a whole number from 1, not 0"),
         (lambda m: m.recommend([1], n=True), "n: must be a whole number from 1, not True"),
         (lambda m: m.recommend([[1]]), "left_ids: must be identifiers, or one of them"),
