@@ -60,11 +60,12 @@ def find_neighbors(
         InputError: when no title or several match, or the run or its corpus cannot be used.
     """
     trained = open_embeddings(path, data)
+    remedy = "give an id of the raw data, or a title" if side else "--side searches the other side"
     same_items = trained.corpus.left.item == trained.corpus.right.item
     side = side or ("left" if same_items else "right")
     to = to or (_OTHER[side] if same_items else side)
     titles = read_titles(trained, side)
-    item = find_item(titles, sought, trained.side(side).item)
+    item = find_item(titles, sought, trained.side(side).item, remedy)
     itself = item if side == to or same_items else None
     assert not exclude_seen or (side, to) == ("left", "right")
     left_out = [] if itself is None else [itself]
@@ -87,11 +88,11 @@ def find_neighbors(
     }
 
 
-def describe(found: dict[str, Any]) -> str:
-    """The record of `find_neighbors` as a table."""
+def describe(found: dict[str, Any], note: str = "") -> str:
+    """The record of `find_neighbors` as a table; `note` ends its title."""
     query = found["query"]
     head = f"{query['title']} ({query['id']})" if query["title"] != query["id"] else query["title"]
-    lines = [f"{head}: nearest of the {found['to']} side by {found['score']}; {found['method']}"]
+    lines = [f"{head}: nearest of the {found['to']} side by {found['score']}{note}; {found['method']}"]
     for rank, row in enumerate(found["neighbors"], start=1):
         name = row["title"] if row["title"] == row["id"] else f"{row['title']}  [{row['id']}]"
         lines.append(f"  {rank:>3}  {row['score']:8.4f}  {name}")
@@ -113,13 +114,14 @@ def read_titles(trained: TrainedEmbeddings, side: SideName) -> pa.Table:
     return pa.table({"id": text["key"], "title": pc.coalesce(text[column], text["key"])})
 
 
-def find_item(titles: pa.Table, sought: str, kind: str) -> int:
+def find_item(titles: pa.Table, sought: str, kind: str, remedy: str) -> int:
     """The number of the one item that `sought` names, by the first of `_matches` with any match.
 
     Args:
         titles: columns ``id`` and ``title``.
         sought: a title, its beginning or a part of it, or an id.
         kind: what the items are, for messages.
+        remedy: what to do where none matches, for messages.
 
     Raises:
         InputError: when several items match, or none; the message suggests titles.
@@ -138,9 +140,7 @@ def find_item(titles: pa.Table, sought: str, kind: str) -> int:
             )
     near = _similar(titles["title"], sought.lower())
     hint = f" (did you mean {', '.join(map(repr, near))}?)" if near else ""
-    raise InputError(
-        f"no {kind} is called {sought!r}{hint}; `gramrun neighbors --side` searches the other side"
-    )
+    raise InputError(f"no {kind} is called {sought!r}{hint}; {remedy}")
 
 
 def _matches(titles: pa.Table, sought: str) -> Iterator[pa.ChunkedArray]:

@@ -94,8 +94,8 @@ def ranking_task(
     """
     if among == "unseen" and (split != "validation" or held_out_by(corpus) != "right-items"):
         raise InputError(
-            f"{corpus.place}: the {split} positives are not all unseen right items; prepare the corpus with "
-            "--set split.by=right-items, and rank its validation split"
+            f"{corpus.place}: the {split} positives are not all unseen right items; hold them out with "
+            "--set split.by=right-items (fit: split_by), and rank the validation split"
         )
     pairs = corpus.pairs(split)
     if not len(pairs):
@@ -187,6 +187,8 @@ def evaluate_model(
 def measure_embeddings(task: RankingTask, left: Tensor, right: Tensor, seed: int) -> dict[str, Any]:
     """`measure` of inner products, with ``effective_rank`` of the left items' and the candidates' embeddings.
 
+    It is None where all of them are 0.
+
     Args:
         task: its right items are rows of ``right``.
         left: floating, shape (left items of the task, k).
@@ -195,7 +197,7 @@ def measure_embeddings(task: RankingTask, left: Tensor, right: Tensor, seed: int
     """
     measured = measure(task, InnerProducts(left, right), seed)
     gramians = _gramian(left, np.arange(len(left))), _gramian(right, task.candidates)
-    return {**measured, "effective_rank": [effective_rank(gramian) for gramian in gramians]}
+    return {**measured, "effective_rank": [effective_rank(x) if x.any() else None for x in gramians]}
 
 
 def measure(task: RankingTask, scorer: Scorer, seed: int) -> dict[str, Any]:

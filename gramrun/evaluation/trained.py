@@ -85,7 +85,12 @@ def load_model(run: Run, corpus: SplitCorpus) -> tuple[TwoTower, int]:
     runs.check_same_data(run, corpus.content_hash)
     state = checkpoints.load_newest(run)
     if state is None:
-        raise InputError(f"{run.path}: has no checkpoint yet; train it first")
+        measures = run.manifest["kind"] == "gram-error" and run.manifest["status"] == "finished"
+        raise InputError(
+            f"{run.path}: a gram-error run keeps no checkpoint; see `gramrun plot gram-error`"
+            if measures
+            else f"{run.path}: has no checkpoint yet; train it first"
+        )
     if "tables" in state:
         check_capacity(
             4 * run.config.model.table_dim * sum(table_sizes(corpus).values()),

@@ -35,7 +35,9 @@ def find_custom(name: str, key: str = "estimator.name") -> Callable[..., Any]:
                 f"{key} is {name}, but Python finds no module {error.name}; install it, or name its folder "
                 "in PYTHONPATH"
             ) from None
-        raise _unusable(name, error, key) from error
+        raise ConfigError(
+            f"{key} is {name}, which cannot be used: {type(error).__name__}: {error}"
+        ) from error
     if not callable(found):
         raise ConfigError(f"{key} is {name}, but {module} has no class or function {attribute}")
     return found  # type: ignore[no-any-return]
@@ -55,14 +57,10 @@ def make_custom(
             embedding_dim=embedding_dim, population=population, schedule=schedule, companion_dim=companion_dim
         )
     except Exception as error:
-        raise _unusable(name, error) from error
+        raise ConfigError(f"the estimator {name} cannot be used: {type(error).__name__}: {error}") from error
     if not isinstance(estimator, GramianEstimator):
         raise ConfigError(
-            f"estimator.name is {name}, which gives a {type(estimator).__name__}; it must give a "
+            f"the estimator {name} gives a {type(estimator).__name__}; it must give a "
             "gramrun.gramian.estimator.GramianEstimator"
         )
     return estimator
-
-
-def _unusable(name: str, error: Exception, key: str = "estimator.name") -> ConfigError:
-    return ConfigError(f"{key} is {name}, which cannot be used: {type(error).__name__}: {error}")

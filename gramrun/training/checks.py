@@ -47,7 +47,7 @@ def check_run(
     for key, section in _sections(config, observers).items():
         if ":" in section.name:
             find_custom(section.name, f"{key}.name")
-    _check_caches(config, [config.estimator, *observers], corpus, processes.count)
+    _check_caches(config, [config.estimator, *observers], corpus, processes)
     if config.log.gramian_samples:
         check_measurable(config, "log.gramian_samples")
         if config.estimator.name == "none":
@@ -153,14 +153,15 @@ def _check_processes(config: RunConfig, processes: int) -> None:
 
 
 def _check_caches(
-    config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus, processes: int
+    config: RunConfig, sections: Sequence[EstimatorSection], corpus: SplitCorpus, processes: Processes
 ) -> None:
     """Check that the caches of these estimators fit into memory, or on the disks of their folders."""
     companions = companion_dim(config, corpus)
     in_memory = 0
     on_disk: dict[int, tuple[Path, int]] = {}
     for section in sections:
-        need, folder = cache_bytes(config, section, corpus, companions, processes), section.cache_folder
+        folder = section.cache_folder
+        need = processes.here * cache_bytes(config, section, corpus, companions, processes.count)
         if not need or folder is None:
             in_memory += need
         elif not folder.is_dir():

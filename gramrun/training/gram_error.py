@@ -132,7 +132,7 @@ def check_finished(run: Run) -> None:
         ConfigError: when the configuration asks for another length.
     """
     if run.manifest["config_hash"] not in config_hashes(run.config):
-        raise ConfigError(f"{run.path}: is finished, and cannot be lengthened; start anew with --force")
+        raise ConfigError(f"{run.path}: is finished, and its checkpoints are gone; start anew with --force")
 
 
 def measure(run: Run, trainer: Trainer, observers: Observers) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -109,9 +110,8 @@ def open_run(
         runs.check_free(path, force=force, corpus=config.data.path)
     observers = config.gram_error.estimators if kind == "gram-error" else ()
     needed = estimate_resources(config, corpus, processes, observers)  # checks the run
-    if kind == "train":
-        check_memory(config, corpus, processes)
-        processes.wait()  # no process allocates before all have seen what is free
+    check_memory(config, corpus, processes, needed["gram_error"]["memory"])
+    processes.wait()  # no process allocates before all have seen what is free
     trainer = Trainer(config, corpus, processes)
     if resume or not processes.first:
         return lambda: run, trainer
@@ -260,7 +260,7 @@ def interrupted_run(run: Run, trainer: Trainer) -> Interrupted:
     """Return the exception of a run that was interrupted and saved, with the command that resumes it."""
     return Interrupted(
         f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
-        f"go on with `gramrun {run.manifest['kind']} --output {run.path} --resume`"
+        f"go on with `gramrun {run.manifest['kind']} --output {shlex.quote(str(run.path))} --resume`"
     )
 
 

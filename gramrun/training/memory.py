@@ -51,19 +51,24 @@ _ROW_BYTES = 40  # of a left item: its id, and the bounds of its relevant and ex
 _NAMED = 0.1  # an error names the parts that take at least this share
 
 
-def check_memory(config: RunConfig, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS) -> None:
-    """Check that ``gramrun train`` fits into what is free now, on the host and on its GPU.
+def check_memory(
+    config: RunConfig, corpus: SplitCorpus, processes: Processes = SINGLE_PROCESS, observed: int = 0
+) -> None:
+    """Check that a run fits into what is free now, on the host and on its GPU.
 
     Args:
         config: the run's configuration.
         corpus: its corpus.
         processes: the processes that train together; each on this machine needs the memory.
+        observed: the bytes of the caches of gram-error's estimators.
 
     Raises:
         ConfigError: when it does not fit, with the figures.
     """
     device = choose_device(config.device)
     parts = needed_memory(host_memory(config, corpus, device, processes.count))
+    if observed:
+        parts["observers' caches"] = observed
     here = processes.here
     what = _largest_parts(parts) + (f", in each of {here} processes," if here > 1 else "")
     check_capacity(here * sum(parts.values()), "memory", what=what, remedy=_remedy(config, parts))

@@ -81,10 +81,10 @@ class EmbeddedSide:
         """Make a Gramian batch of training pairs that are embedded already (``batch: previous``).
 
         The gradient batch of the step before, |B| pairs of a shuffled epoch under θ(t−1), costs no forward
-        pass. It is unbiased for G(t−1), so its bias for G(t) is −(G(t) − G(t−1)), the drift of one step. No
-        pair occurs twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below that of a
-        drawn batch; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. How it depends on the
-        next gradient batch: `gramrun.gramian.estimator`.
+        pass. It is unbiased for G(t−1), so its bias for G(t) is −(G(t) − G(t−1)), the drift of one step. In
+        an epoch no pair occurs twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below
+        that of a drawn batch; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. How it depends
+        on the next gradient batch: `gramrun.gramian.estimator`.
         """
         pairs, embeddings = self.processes.share(pairs), self.processes.share(embeddings)
         items = self.population.pair_items[pairs].long()

@@ -39,6 +39,12 @@ def test_the_perfect_model_scores_one_and_the_worst_scores_nothing(corpus):
         assert worst["map@10"] < 0.01
 
 
+def test_embeddings_that_are_all_0_have_no_effective_rank(corpus):
+    nothing = (torch.zeros(side.items, 3) for side in (corpus.left, corpus.right))
+    found = evaluate_embeddings(*nothing, corpus, "validation", EvaluationSection())
+    assert found["effective_rank"] == [None, None]
+
+
 def test_training_positives_are_taken_out_of_validation(corpus):
     """A model that puts every training positive on top loses nothing on the validation split."""
     truth = known(corpus, "validation") + 2.0 * known(corpus, "train")

@@ -58,7 +58,7 @@ def titles():
     ],
 )
 def test_one_item_is_meant(titles, sought, identifier):
-    assert TITLES[find_item(titles, sought, "movie")][0] == identifier
+    assert TITLES[find_item(titles, sought, "movie", "")][0] == identifier
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_one_item_is_meant(titles, sought, identifier):
 )
 def test_none_or_several_are_meant(titles, sought, words):
     with pytest.raises(InputError) as raised:
-        find_item(titles, sought, "movie")
+        find_item(titles, sought, "movie", "--side searches the other side")
     message = str(raised.value)
     assert all(word in message for word in words), message
     assert "\n" not in message

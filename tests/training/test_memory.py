@@ -273,6 +273,12 @@ def test_caches_beyond_memory_or_disk_are_refused(make_config, corpus, available
         check_run(config, corpus)
     mapped = make_config(*PAIRS, f"estimator.cache_folder={tmp_path}")
     check_run(mapped, corpus)
+    monkeypatch.setattr(capacity, "available_disk", lambda path: 2 * need - 1)
+    check_run(mapped, corpus)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # each process has a file of its own
+    with pytest.raises(ConfigError, match="Gramian caches need .* of disk"):
+        check_run(mapped, corpus, Processes(0, 2))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
     monkeypatch.setattr(capacity, "available_disk", lambda path: 1000)
     with pytest.raises(ConfigError, match=f"need .* of disk, 1.0 KB are available for {tmp_path}"):
         check_run(mapped, corpus)
@@ -291,9 +297,9 @@ def test_the_caches_of_observers_are_added_up(make_config, corpus, available):
 def test_a_run_that_does_not_fit_leaves_nothing(gramrun, corpus_path, tmp_path, monkeypatch, available):
     available(150_000_000)
     monkeypatch.setattr(training, "make_model", None)  # no model is made
-    line = ["train", "--config", CONFIG, *settings(f"data.path={corpus_path}"), "--output", tmp_path / "run"]
-    for dry in ([], ["--dry-run"]):
-        code, out, error = gramrun(*line, *dry)
+    line = ["--config", CONFIG, *settings(f"data.path={corpus_path}"), "--output", tmp_path / "run"]
+    for command, dry in (("train", []), ("train", ["--dry-run"]), ("gram-error", [])):
+        code, out, error = gramrun(command, *line, *dry)
         assert (code, error.count("\n"), "at its peak" in out) == (2, 1, bool(dry))
         assert "and the rest of this run need 150." in error
     assert not (tmp_path / "run").exists()
