@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption
+from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption, quoted
 
 # The keys of `gramrun.data.registry.CORPORA`, whose import is too slow for completion. A test compares them.
 CORPORA = (
@@ -73,7 +73,7 @@ def prepare(
     if not written:
         report.text(f"{output}: up to date ({sizes}); nothing to do")
         return
-    next_step = f"gramrun train --config {config_for(corpus)} --set data.path={output}"
+    next_step = f"gramrun train --config {config_for(corpus)} --set data.path={quoted(output)}"
     report.text(*describe(manifest), f"wrote {output}: {sizes}; next: {next_step}")
 
 
@@ -84,8 +84,11 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
 
     Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
     """
+    from gramrun.base.errors import InputError
     from gramrun.training import resources
 
+    if settings and config is None:
+        raise InputError("--set needs --config")
     report = Report(as_json)
     record: dict[str, Any] = {"machine": resources.machine()}
     report.text(*resources.describe_machine(record["machine"]))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side
+from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side, quoted
 
 
 def evaluate(
@@ -34,18 +34,26 @@ def evaluate(
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
     from gramrun import runs
+    from gramrun.base.errors import InputError
     from gramrun.evaluation.protocol import describe
     from gramrun.evaluation.trained import evaluate_run
     from gramrun.runs import directory
 
+    if full and candidates is not None:
+        raise InputError("give --full or --candidates, not both")
     opened = runs.open_directory(run)
+    runs.evaluations(opened)  # before the work: a damaged file would lose its result
     corpus = runs.corpus_of(opened, data)
     candidates = corpus.right.items if full else candidates
     result = evaluate_run(opened, corpus, split, candidates=candidates, among=among)
     report = Report(as_json)
     report.text(describe(result))  # before it is written: a full disk or another's run loses no result
     report.record(runs.record_evaluation(opened, result))
-    hint = "" if isinstance(opened, runs.BaselineRun) else f"; next: gramrun plot map {run} --output map.png"
+    hint = (
+        ""
+        if isinstance(opened, runs.BaselineRun)
+        else f"; next: gramrun plot map {quoted(run)} --output map.png"
+    )
     report.text(f"wrote {run / directory.EVALUATION}{hint}")
 
 
@@ -143,4 +151,4 @@ def recommend(
     found = find_neighbors(run, title, side="left", to="right", count=count, data=data, exclude_seen=not seen)
     report = Report(as_json)
     report.record(found)
-    report.text(describe(found))
+    report.text(describe(found, "" if seen else ", without those of its training pairs"))

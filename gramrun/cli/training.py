@@ -16,6 +16,7 @@ from gramrun.cli.options import (
     Report,
     ResumeOption,
     SetOption,
+    quoted,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def train(
     settings: SetOption = None,
     resume: ResumeOption = False,
     force: ForceOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check configuration, corpus and memory alone.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a two-tower model with the configured Gramian estimator.
@@ -69,7 +72,7 @@ def train(
     report = Report(as_json)
     report.record({"run": path, "dry_run": False, "step": last["step"], "metrics": last})
     result = f", MAP@10 {last['map@10']:.4f}" if "map@10" in last else ""
-    report.text(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {path}")
+    report.text(f"wrote {path}: step {last['step']:,}{result}; next: gramrun evaluate {quoted(path)}")
 
 
 def _dry_run(
@@ -118,8 +121,8 @@ def baseline(
     report = Report(as_json)
     evaluation = {result["split"]: result for result in results}
     report.record({"run": path, "method": resolved.baseline.label, "evaluation": evaluation})
-    done = f"wrote {path}: {results[0]['method']}; next: gramrun evaluate {path} --full"
-    report.text(*map(describe, results), done)
+    hint = "" if results[0]["full"] else f"; next: gramrun evaluate {quoted(path)} --full"
+    report.text(*map(describe, results), f"wrote {path}: {results[0]['method']}{hint}")
 
 
 def gram_error(
@@ -170,4 +173,4 @@ def gram_error(
             observers.load_state_dict(saved.get("observers"))
         written = gram_errors.measure(run, trainer, observers)
     report.record(record)
-    report.text(f"wrote {written}; next: gramrun plot gram-error {run.path} --output gram-error.png")
+    report.text(f"wrote {written}; next: gramrun plot gram-error {quoted(run.path)} --output gram-error.png")

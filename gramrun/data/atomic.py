@@ -154,7 +154,7 @@ def _pair_fields(inter: _Table) -> tuple[str, str]:
             inter.text.place,
             1,
             "has no two token fields for user and item",
-            "add user_id:token, item_id:token",
+            "add user_id:token and item_id:token, separated by a tab",
         )
     return tokens[0], tokens[1]
 

@@ -243,7 +243,7 @@ def draw_pairs(
             offsets, base.pair_right, targets, base.right.items, _is_one_set(base), block, row, mixed_seed,
             kept, left, right, target,
         )  # fmt: skip
-        assert kept <= capacity
+        assert kept < capacity  # `_draw_block` drops what goes beyond
         on_pairs(kept - before)
     return left[:kept], right[:kept], target[:kept] if len(targets) else None
 

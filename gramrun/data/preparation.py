@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import check_replaceable
 from gramrun.base.locks import locked
 from gramrun.base.provenance import provenance
@@ -49,6 +49,8 @@ def prepare_corpus(
         raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
     occupied = _is_occupied(output, force)  # before anything is downloaded
     found = corpora.find(name, config, source)
+    for section in sorted(config.model_fields_set - {"split", "dump", *found.sections}):
+        raise ConfigError(f"--set {section}: {name} does not read this section")
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     by = config.split.by
     # In the background: the checksums of large files take as long as parsing them.

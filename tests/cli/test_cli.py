@@ -13,6 +13,8 @@ import helpers
 import pytest
 from helpers import CONFIG, settings
 
+from gramrun.evaluation import trained as trained_runs
+
 SMALL = settings(*helpers.SMALL)
 
 
@@ -77,7 +79,9 @@ def test_the_commands_in_order(gramrun, tmp_path):
     code, _, err = gramrun("plot", "map", "g", "--output", "figure.png")
     assert (code, "g: no MAP@10; draw runs of `gramrun train`" in err) == (2, True), err
     code, _, err = gramrun("gram-error", "--output", "g", "--resume", "--set", "train.steps=50")
-    assert (code, "is finished, and cannot be lengthened" in err) == (2, True)
+    assert (code, "is finished, and its checkpoints are gone" in err) == (2, True)
+    code, _, err = gramrun("evaluate", "g")
+    assert (code, "a gram-error run keeps no checkpoint" in err) == (2, True), err
     faster = (*settings("train.learning_rate=1"), "--output", "faster")
     assert gramrun("gram-error", "--config", CONFIG, *SMALL, *faster)[0] == 0
     for kind in ("gram-error", "trade-off", "theory"):
@@ -154,9 +158,38 @@ def test_usage_errors_are_one_line(gramrun, arguments, named, command):
     assert err.rstrip("\n").partition("; see ")[2] in (f"{command} --help", "gramrun --help")
 
 
-def test_bytes_that_are_no_text_are_refused(gramrun):
+def test_bytes_that_are_no_text_are_refused(gramrun, tmp_path):
     code, _, err = gramrun("plot", "map", "run", "--output", "x.png", "\udcff")
     assert (code, err) == (2, "gramrun: '\\udcff' is not UTF-8; type or name it in UTF-8\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "\udcff.inter").write_text("user_id:token\titem_id:token\n1\t2\n2\t2\n1\t1\n3\t1\n")
+    code, _, err = gramrun("prepare", "atomic", "--source", "a", "--output", "b")
+    assert (code, err.count("\n"), (tmp_path / "b").exists()) == (2, 1, False), err
+    assert "the name of a file that is not UTF-8" in err
+
+
+def test_options_that_would_do_nothing_are_refused(gramrun, trained):
+    for line, message in (
+        ("evaluate run --full --candidates 10", "give --full or --candidates, not both"),
+        ("doctor --set train.steps=3", "--set needs --config"),
+        ("prepare synthetic --output x --set wikipedia.graph=titles", "synthetic does not read this section"),
+    ):
+        code, _, err = gramrun(*line.split())
+        assert (code, message in err) == (2, True), err
+
+
+def test_a_damaged_evaluation_is_met_before_the_work(gramrun, trained, tmp_path, monkeypatch):
+    (tmp_path / "run/evaluation.json").write_text("{")
+    monkeypatch.setattr(trained_runs, "evaluate_run", None)
+    code, _, err = gramrun("evaluate", "run", "--json")
+    assert (code, "remove it and evaluate again" in err) == (2, True), err
+
+
+def test_the_next_command_can_be_pasted(gramrun, corpus_path):
+    code, out, _ = gramrun(
+        "train", "--config", CONFIG, *SMALL, *settings(f"data.path={corpus_path}"), "--output", "a b"
+    )
+    assert (code, out.strip().endswith("next: gramrun evaluate 'a b'")) == (0, True), out
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
