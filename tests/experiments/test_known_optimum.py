@@ -116,7 +116,13 @@ def first_change(corpus, setting, mistake=None):
     The minimiser is taken as (A u, A⁻ᵀ v), at which F is the same and its gradient 0 for every A.
     """
     n = len(corpus.train)
-    whole = (f"train.batch_size={n}", "train.optimizer=sgd", "train.learning_rate=1", "train.steps=1")
+    whole = (
+        f"train.batch_size={n}",
+        "train.optimizer=sgd",
+        "train.learning_rate=1",
+        "train.epochs=null",
+        "train.steps=1",
+    )
     fixed = [*setting.overrides, f"model.embedding_dim={K}", *whole, "train.epochs=null"]
     config = known_optimum.make_config(corpus, ESTIMATORS["exact Gramian"], Setting("", tuple(fixed)))
     trainer = Trainer(config, corpus)
