@@ -13,6 +13,7 @@ or half-copied file is refused by name. This reads every byte once, which traini
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -134,10 +135,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         remedy = "run `gramrun prepare CORPUS --output DIR` first"
         raise InputError(f"{folder}: no prepared corpus here (no {MANIFEST}); {remedy}")
     manifest = read_json(path, REMEDY)
-    if "schema_version" not in manifest:
-        raise InputError(f"{path}: damaged (no schema_version); {REMEDY}")
     remedy = f"make it again with `{_command(folder, manifest)}`"
-    check_schema(path, manifest["schema_version"], SCHEMA_VERSION, remedy)
+    check_schema(path, manifest.get("schema_version"), SCHEMA_VERSION, remedy)
     check_manifest(path, manifest)
     return manifest
 
@@ -148,7 +147,7 @@ def _command(folder: Path, manifest: Mapping[str, Any]) -> str:
     made = str(origin.get("command")) if isinstance(origin, Mapping) else ""
     _, command, arguments = made.partition(" prepare ")
     if not command:
-        arguments = f"{manifest.get('name', 'CORPUS')} --output {folder}"
+        arguments = f"{manifest.get('name', 'CORPUS')} --output {shlex.quote(str(folder))}"
     return f"gramrun prepare {arguments} --force"
 
 

@@ -40,11 +40,9 @@ def make(kind: str, paths: Sequence[Path]) -> Figure:
         paths: run directories; runs that differ only in their seed become one line with a band.
 
     Raises:
-        InputError: when a run has no data for this figure, there is no such kind, or its lines are of
-            estimators and the runs are of several trainings.
+        InputError: when a run has no data for this figure, or its lines are of estimators and the runs are of
+            several trainings.
     """
-    if kind not in KINDS:
-        raise InputError(f"no figure is called {kind}; there are {', '.join(KINDS)}")
     return KINDS[kind](paths)
 
 
