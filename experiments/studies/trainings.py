@@ -48,7 +48,10 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     ],
     "enwik8, titles, Adam, 20 epochs": ["enwik8-titles-adam"],
     "enwik8, titles, Adam, 10 epochs": ["enwik8-titles-adam-half-as-long"],
-    "enwik8, titles, SGD, 320 epochs": ["enwik8-titles-sgd-to-its-plateau"],
+    "enwik8, titles, SGD, 320 epochs": [
+        "enwik8-titles-sgd-to-its-plateau",
+        "enwik8-titles-sgd-to-its-plateau-small-batch",
+    ],
     "enwik8, titles, SGD, 20 epochs": ["enwik8-titles-sgd"],
     "enwik8, titles, SGD, 10 epochs": ["enwik8-titles-sgd-half-as-long"],
     "simple-scale, Adagrad": ["simple-scale", "simple-scale-small-batch"],

@@ -958,6 +958,7 @@ AT_K = {  # rows, and for the titles the nearest Gramian's lift, which no table 
     "enwik8, Adagrad, 60 epochs": None,
     "enwik8, Adagrad, 30 epochs": None,
     "enwik8, SGD, 1,920 epochs": None,
+    "titles, SGD, 320 epochs": ("sgd", 320),
     "titles, Adam, 10 epochs": ("adam", 10),
     "titles, Adam, 20 epochs": ("adam", 20),
     "titles, Adam, 80 epochs": ("adam", 80),
