@@ -6,6 +6,9 @@ with its `exit_code`; ``--debug`` shows the traceback.
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 LONGEST_LINE = 1_000  # characters of a message; it may quote a damaged file
 
 EXIT_FAILED = 1
@@ -31,6 +34,11 @@ class ConfigError(InputError):
 
 class RunError(GramrunError):
     """A failure while running: a full disk, NaN in training, a lost process."""
+
+
+def quoted(path: Path) -> str:
+    """A path as a shell takes it, for the commands that a message names."""
+    return shlex.quote(str(path))
 
 
 def one_line(error: BaseException | str) -> str:

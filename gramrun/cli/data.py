@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption, quoted
+from gramrun.base.errors import InputError, quoted
+from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption
 
 # The keys of `gramrun.data.registry.CORPORA`, whose import is too slow for completion. A test compares them.
 CORPORA = (
@@ -84,7 +85,6 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
 
     Example: gramrun doctor --config configs/movielens-1m/sagram.yaml
     """
-    from gramrun.base.errors import InputError
     from gramrun.training import resources
 
     if settings and config is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +27,6 @@ DataOption = Annotated[
 ]
 Side = Literal["left", "right"]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-
-
-def quoted(path: Path) -> str:
-    """A path as a shell takes it, for the commands that a message names."""
-    return shlex.quote(str(path))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side, quoted
+from gramrun.base.errors import InputError, quoted
+from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side
 
 
 def evaluate(
@@ -34,7 +35,6 @@ def evaluate(
     Example: gramrun evaluate runs/movielens-100k/sogram-seed0 --split train
     """
     from gramrun import runs
-    from gramrun.base.errors import InputError
     from gramrun.evaluation.protocol import describe
     from gramrun.evaluation.trained import evaluate_run
     from gramrun.runs import directory

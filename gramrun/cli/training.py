@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gramrun.base.errors import quoted
 from gramrun.cli.options import (
     ConfigOption,
     ForceOption,
@@ -16,7 +17,6 @@ from gramrun.cli.options import (
     Report,
     ResumeOption,
     SetOption,
-    quoted,
 )
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ def prepare_corpus(
         raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
     occupied = _is_occupied(output, force)  # before anything is downloaded
     found = corpora.find(name, config, source)
-    for section in sorted(config.model_fields_set - {"split", "dump", *found.sections}):
-        raise ConfigError(f"--set {section}: {name} does not read this section")
+    if unread := config.model_fields_set - {"split", "dump", *found.sections}:
+        raise ConfigError(f"--set {min(unread)}: {name} does not read this section")
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     by = config.split.by
     # In the background: the checksums of large files take as long as parsing them.

@@ -13,7 +13,6 @@ or half-copied file is refused by name. This reads every byte once, which traini
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramrun.base.errors import InputError
+from gramrun.base.errors import InputError, quoted
 from gramrun.base.files import check_recorded, check_schema, new_folder, read_json, write_json
 from gramrun.config.prepare import SplitBy
 from gramrun.data.content import columns_of, content_hash, describe, write_content
@@ -147,7 +146,7 @@ def _command(folder: Path, manifest: Mapping[str, Any]) -> str:
     made = str(origin.get("command")) if isinstance(origin, Mapping) else ""
     _, command, arguments = made.partition(" prepare ")
     if not command:
-        arguments = f"{manifest.get('name', 'CORPUS')} --output {shlex.quote(str(folder))}"
+        arguments = f"{manifest.get('name', 'CORPUS')} --output {quoted(folder)}"
     return f"gramrun prepare {arguments} --force"
 
 

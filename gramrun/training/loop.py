@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ import torch
 
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
-from gramrun.base.errors import InputError, RunError
+from gramrun.base.errors import InputError, RunError, quoted
 from gramrun.base.interruption import Interrupted, deferred_interrupt
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.base.records import is_number
@@ -260,7 +259,7 @@ def interrupted_run(run: Run, trainer: Trainer) -> Interrupted:
     """Return the exception of a run that was interrupted and saved, with the command that resumes it."""
     return Interrupted(
         f"interrupted at step {trainer.step} of {trainer.total_steps}, state saved; "
-        f"go on with `gramrun {run.manifest['kind']} --output {shlex.quote(str(run.path))} --resume`"
+        f"go on with `gramrun {run.manifest['kind']} --output {quoted(run.path)} --resume`"
     )
 
 
