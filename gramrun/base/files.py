@@ -163,9 +163,11 @@ def _replaced(path: Path) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` while writing into a `RunError` that names the path."""
+    """Turn an `OSError` while writing into a `RunError`, or where the path is wrong an `InputError`."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{path}: cannot be written: a folder of this path is a file") from error
     except OSError as error:
         # numpy reports a short write without an error number.
         reason = error.strerror or f"the disk is full or a quota used up ({error})"

@@ -100,6 +100,8 @@ def test_existing_runs(gramrun, trained):
     assert (code, "give one of them" in err) == (2, True)
     code, _, err = gramrun("gram-error", "--output", "run", "--resume")
     assert (code, "was made by `gramrun train`" in err) == (2, True)
+    code, _, err = gramrun(*trained, "--output", "run/config.yaml/below")
+    assert (code, "below: cannot be written: a folder of this path is a file" in err) == (2, True), err
 
 
 def test_a_dry_run_refuses_what_a_run_refuses(gramrun, trained, tmp_path):
