@@ -853,8 +853,8 @@ def test_effective_ranks_by_seed():
     runs = ("enwik8-titles/paper-sampling-products-bfloat16", f"simple-scale/paper-sampling{WIDER}")
     ranks = (pair for run in runs for pair in seeds(run, key="effective_rank") if min(pair) < 32)
     first, second, one, other = (" and ".join(f"{rank:.0f}" for rank in pair) for pair in ranks)
-    assert f"they are {first}, and {second}, there with two of eight" in WORDS
-    assert f"{one} with one of eight, which ranks 2 % lower, and {other} with another" in WORDS
+    assert f"two of eight there have {first}, and {second}, two of eight at Simple's size" in WORDS
+    assert f"have {one}, at a MAP@10 2 % lower, and {other}." in WORDS
 
 
 def test_who_would_be_not_trained_by_the_mean_alone():

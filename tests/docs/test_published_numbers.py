@@ -150,7 +150,7 @@ def test_the_errors_along_trained_towers():
         ]
         assert f"| {title} | {beside} | {' | '.join(shown)} |" in ALL_FINDINGS
         if name == "SOGram α=0.1":
-            assert f"(α = 0.1 at B = 1,024: {shown[1].partition(' ')[0]} of sampling's" in README
+            assert f"(α = 0.1: {shown[1].partition(' ')[0]} of sampling's" in README
 
 
 def passes() -> str:
