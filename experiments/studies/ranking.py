@@ -44,6 +44,7 @@ from gramrun.evaluation.baselines import ease
 from gramrun.evaluation.baselines.run import fit_baseline
 from gramrun.evaluation.protocol import evaluate_embeddings
 from gramrun.model.build import embed_all
+from gramrun.training.recommender import EPOCHS
 from gramrun.training.trainer import Trainer
 
 RESULTS = Path("results/ranking")
@@ -148,7 +149,9 @@ def _fit(
             (np.ones(len(corpus.train)), (corpus.train.left, corpus.train.right)),
             shape=(corpus.left.items, corpus.right.items),
         )
-        model = gramrun.fit(pairs, embedding_dim=width, seed=seed, progress=False, **point)
+        settings = dict(point)
+        epochs = settings.pop("train.epochs", EPOCHS)
+        model = gramrun.fit(pairs, embedding_dim=width, epochs=epochs, seed=seed, progress=False, **settings)
         return torch.from_numpy(model.left_embeddings), torch.from_numpy(model.right_embeddings)
     if base == "towers":
         batch = min(1024, len(corpus.train))
