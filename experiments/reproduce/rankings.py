@@ -252,6 +252,7 @@ def _along(path: Path) -> dict[str, Any]:
         "best": curve["map@10"][best],
         "best_step": curve["step"][best],
         "steps": curve["step"].iloc[-1],
+        "machine": f"{run.manifest.get('processor')}, {run.config.device}",
         "seconds": curve["train_seconds"].iloc[-1],
         "constant": curve["map@10"][settled].mean() if run.config.train.decay_from < 1 else float("nan"),
         "curve": np.array(curve[["train_seconds", "step", "map@10"]], dtype=float),
@@ -291,6 +292,11 @@ def speed_ups(frame: pd.DataFrame, label: str, axis: int = SECONDS) -> Seeds:
         _arrival(reference, level, axis) / when if np.isfinite(when := _arrival(curve, level, axis)) else 0.0
         for curve, reference, level in _beside_sampling(frame, label)
     )
+
+
+def one_machine(frame: pd.DataFrame) -> bool:
+    """Whether one kind of machine made all trainings of `measure`'s frame, so that their times compare."""
+    return frame["machine"].nunique() == 1
 
 
 def largest_speed_ups(frame: pd.DataFrame, label: str) -> Seeds:
@@ -370,9 +376,10 @@ def measured(dataset: str, frame: pd.DataFrame, optimum: Seeds = ()) -> dict[str
             Ranking.OVER_POPULARITY: tuple(np.divide(validation, column(frame, label, "popularity"))),
             Ranking.EARLY: early(frame, label),
             Ranking.STEPS: column(frame, label, "steps"),
-            Ranking.SPEED_UP: speed_ups(frame, label),
-            Ranking.LARGEST_SPEED_UP: largest_speed_ups(frame, label),
         }
+        if one_machine(frame):
+            values[Ranking.SPEED_UP] = speed_ups(frame, label)
+            values[Ranking.LARGEST_SPEED_UP] = largest_speed_ups(frame, label)
         found |= {keys.ranking(dataset, label, name): value for name, value in values.items()}
     return found
 

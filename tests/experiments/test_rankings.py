@@ -28,6 +28,7 @@ def frame(**validation):
                     "best_step": 10,
                     "steps": 20,
                     "seconds": 8.0,
+                    "machine": "one",
                     "curve": np.array([[2.0, 5, value / 4], [4.0, 10, value / 2], [8.0, 20, value]]),
                     "popularity": 0.15,
                 }
@@ -77,6 +78,14 @@ def test_a_level_counts_as_reached_where_a_curve_stays_there_and_sampling_is_tim
     measured["curve"] = [np.array(curve) for curve in curves]
     assert rankings.speed_ups(measured, "other") == pytest.approx([4 / 6])
     assert rankings.largest_speed_ups(measured, "other") == pytest.approx([4 / 2])
+
+
+def test_times_are_compared_on_one_machine_only():
+    measured = frame(sampling=[0.1], other=[0.1])
+    assert map_curves._speeds(measured) == [{"method": "other", "in time": "1.00", "in steps": "1.00"}]
+    measured["machine"] = ["one", "another"]
+    assert map_curves._speeds(measured) == [{"method": "other", "in steps": "1.00"}]
+    assert not any("speed-up" in name for name in rankings.measured("d", measured))
 
 
 def test_a_method_is_called_what_its_config_makes_of_it():
