@@ -288,5 +288,7 @@ def _totals(frame: pd.DataFrame, sizes: dict[str, Sizes | None]) -> list[str]:
         )
         if not fits
     ]
-    lines.append(f"Does not fit here: {'; '.join(too_large)}." if too_large else "All of it fits here.")
+    unsized = ", ".join(name for name, found in sizes.items() if found is None)
+    known = f"What is known fits here; not known: {unsized}." if unsized else "All of it fits here."
+    lines.append(f"Does not fit here: {'; '.join(too_large)}." if too_large else known)
     return lines

@@ -227,6 +227,8 @@ def write_sections(plans: Sequence[Plan], results: Path) -> list[Section]:
     """Draw and tabulate every plan anew, after removing the files of an earlier report."""
     for module in pkgutil.iter_modules(items.__path__):
         shutil.rmtree(results / module.name, ignore_errors=True)
+    for name in ("RESULTS.md", "claims.json", "runs.csv"):  # an interrupted report is none
+        (results / name).unlink(missing_ok=True)
     sections: dict[str, Section] = {}
     for number, plan in enumerate(plans, start=1):
         print(f"drawing {plan.item} ({number} of {len(plans)})", flush=True)
