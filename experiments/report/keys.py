@@ -100,7 +100,7 @@ def scale_steps(corpus: str) -> str:
 
 
 def planted(items: Value, epochs: Value, dim: Value, *parts: str) -> str:
-    """A quantity of runs on a planted corpus: ``"B=4", "lift"`` or ``"sampling", "B=4", "loss"``."""
+    """A quantity of runs on a planted corpus: ``"B=4", "lift"`` or ``"sampling", "B=4", "kept"``."""
     return "/".join((f"{items}/epochs={epochs}/k={dim}", *parts))
 
 

@@ -24,7 +24,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Reproduce the paper's figures, tables and claims.")
     parser.add_argument("--profile", choices=profiles(), default="quick")
     parser.add_argument("--items", nargs="+", metavar="NAME", help="only these items of the profile")
-    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="only these corpora")
+    only = "only these corpora, and items without any"
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help=only)
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="these, and not the profile's")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what is finished")
     parser.add_argument("--published", action="store_true", help="take what is published, run the rest")

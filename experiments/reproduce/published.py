@@ -6,7 +6,8 @@ A row is a small file of a run directory (manifest, configuration, metrics, Gram
 evaluations, AP@10 of each left item on the validation split) or of a script, the manifest of a corpus, or a
 table of a study or benchmark; no checkpoint and no embedding. `restore` writes the files back, and the report
 is drawn from run directories as ever. A run whose configuration is not what a profile asks for is run again
-(`jobs.state_of`), so an old measurement cannot pass for a new one.
+(`jobs.state_of`), so a measurement cannot pass for one of another configuration. It can for one of other
+code: what is published stays (`add`).
 
     path       text     relative to the root, as results/runs/enwik8/paper-sogram-seed0/metrics.jsonl
     content    binary   the file

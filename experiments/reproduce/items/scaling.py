@@ -233,7 +233,7 @@ def keep_gramians(output: Path) -> dict[str, Any]:
 def can_tell(plan: Plan) -> bool:
     """Whether some run and its reference are finished; the section reports the finished ones."""
     if "runs" in plan.options:
-        return True
+        return Path(plan.options["runs"]).exists()
     found = {(p.items, p.epochs, p.dim, p.seed, p.estimator == REFERENCE) for p in measured_points(plan)}
     return any((*point, True) in found for *point, is_reference in found if not is_reference)
 
