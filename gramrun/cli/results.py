@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gramrun.base.errors import InputError, quoted
+from gramrun.base.errors import InputError, RunError, quoted
 from gramrun.cli.options import DataOption, ForceOption, JsonOption, Report, RunArgument, Side
 
 
@@ -48,7 +48,11 @@ def evaluate(
     result = evaluate_run(opened, corpus, split, candidates=candidates, among=among)
     report = Report(as_json)
     report.text(describe(result))  # before it is written: a full disk or another's run loses no result
-    report.record(runs.record_evaluation(opened, result))
+    try:
+        report.record(runs.record_evaluation(opened, result))
+    except (InputError, RunError):
+        report.record({key: value for key, value in result.items() if key != directory.PER_ITEM})
+        raise
     hint = (
         ""
         if isinstance(opened, runs.BaselineRun)

@@ -318,7 +318,7 @@ def _read_column(
     what: str, column: pd.Series, known: pd.Index | None
 ) -> tuple[np.ndarray, np.ndarray, Sequence[str]]:
     """Rows, codes and keys of a column's categories; a row of a list of categories has several."""
-    present = column.reset_index(drop=True).dropna()
+    present = column.reset_index(drop=True).dropna().astype(object)  # a categorical maps unused categories
     odd = [value for value in present if not isinstance(value, _BAGS)]
     if len(odd) < len(present):
         if odd:

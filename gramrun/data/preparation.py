@@ -49,7 +49,7 @@ def prepare_corpus(
         raise InputError(f"{output}: holds the raw data, {source}; choose another --output")
     occupied = _is_occupied(output, force)  # before anything is downloaded
     found = corpora.find(name, config, source)
-    if unread := config.model_fields_set - {"split", "dump", *found.sections}:
+    if unread := config.model_fields_set - {"split", *found.sections, *found.unhashed}:
         raise ConfigError(f"--set {min(unread)}: {name} does not read this section")
     fraction, seed = config.split.validation_fraction or found.validation_fraction, config.split.seed
     by = config.split.by

@@ -47,6 +47,7 @@ class Found:
         sections: the sections of `PrepareConfig`, beside ``split``, that change the corpus.
         validation_fraction: used if the configuration gives none.
         origin: source and verification, for the manifest.
+        unhashed: the sections that are read and do not change the corpus.
     """
 
     read: Callable[[Path], Corpus]
@@ -54,6 +55,7 @@ class Found:
     sections: tuple[str, ...]
     validation_fraction: float
     origin: Mapping[str, Any] = field(default_factory=dict)
+    unhashed: tuple[str, ...] = ()
 
 
 def find(name: str, config: PrepareConfig, source: Path | None) -> Found:
@@ -186,7 +188,7 @@ def _tables(config: PrepareConfig) -> tuple[str, ...]:
 def _tables_found(name: str, config: PrepareConfig, files: DumpFiles) -> Found:
     wiki = SqlWiki(name, files.origin, files.tables, categories=config.wikipedia.categories)
     used = {table: files.tables[table] for table in wiki.used}
-    return _wiki_found(wiki.watched, used, config, _origin(files))
+    return replace(_wiki_found(wiki.watched, used, config, _origin(files)), unhashed=("dump",))
 
 
 def _xml_found(

@@ -76,10 +76,15 @@ def map_of(paths: Sequence[Path], baselines: Mapping[str, float] | None = None) 
     opened = [open_directory(path) for path in paths]
     runs = [run for run in opened if isinstance(run, Run)] or [open_run(paths[0])]
     lines = popularity(runs)
-    for run in opened:
-        alike = run.manifest["data_hash"] == runs[0].manifest["data_hash"]
-        if isinstance(run, BaselineRun) and alike and len(rows := _validation(run, runs[0].config)):
-            lines[run.config.baseline.label] = float(rows["map@10"].iloc[0])
+    reached = [
+        (run.config, float(rows["map@10"].iloc[0]))
+        for run in opened
+        if isinstance(run, BaselineRun)
+        and run.manifest["data_hash"] == runs[0].manifest["data_hash"]
+        and len(rows := _validation(run, runs[0].config))
+    ]
+    names = labels([config for config, _ in reached])
+    lines |= pd.Series([x for _, x in reached], names, dtype=float).groupby(level=0, sort=False).mean()
     machines = {(run.manifest.get("processor"), run.config.device) for run in runs}
     return plotting.map_figure(map_frame(runs), {**lines, **(baselines or {})}, times=len(machines) == 1)
 

@@ -230,7 +230,7 @@ def _settings(config: RunConfig | BaselineConfig) -> dict[str, Any]:
     return {
         k: v
         for k, v in flat.items()
-        if not k.startswith(("data.", "gram_error.", "log.")) and k not in _HIDDEN
+        if not k.startswith(("data.", "gram_error.", "log.")) and ".".join(k.split(".")[:2]) not in _HIDDEN
     }
 
 
@@ -243,7 +243,7 @@ _HIDDEN = frozenset(
         "train": "seed checkpoint_every checkpoints_kept",
         "evaluation": "every seed splits inner_products",
         "estimator": "name alpha alpha_schedule beta debias start cache cache_dtype batch project",
-        "baseline": "seed name gravity gamma_left gamma_right",
+        "baseline": "seed name l2 gravity gamma_left gamma_right",
     }.items()
     for key in keys.split()
 )

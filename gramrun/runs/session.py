@@ -68,10 +68,12 @@ def check_free(path: Path, *, force: bool, corpus: Path | None = None) -> None:
     check_replaceable(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    if not force:
-        raise InputError(f"{path}: exists already; continue it with --resume or replace it with --force")
     if not (path / MANIFEST).is_file() or not (path / CONFIG).is_file():
         raise InputError(f"{path}: is no run directory, so it is not replaced; choose another path")
+    if not force:
+        raise InputError(
+            f"{path}: exists already; replace it with --force, or go on with a training: --resume"
+        )
     if corpus is not None and corpus.resolve().is_relative_to(path.resolve()):
         raise InputError(f"{path}: holds the corpus of this run, so it is not replaced; choose another path")
 

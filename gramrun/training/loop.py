@@ -24,6 +24,7 @@ from gramrun.data.corpus import SplitCorpus
 from gramrun.evaluation.protocol import evaluate_model
 from gramrun.runs import Kind, checkpoints, directory
 from gramrun.runs.directory import Run
+from gramrun.training.checks import check_run
 from gramrun.training.inner_products import InnerProducts
 from gramrun.training.memory import check_memory
 from gramrun.training.progress import Schedule, progress_bar, tensorboard
@@ -108,7 +109,9 @@ def open_run(
     else:
         runs.check_free(path, force=force, corpus=config.data.path)
     observers = config.gram_error.estimators if kind == "gram-error" else ()
-    needed = estimate_resources(config, corpus, processes, observers)  # checks the run
+    if observers:
+        check_run(config, corpus, processes, observers)
+    needed = estimate_resources(config, corpus, processes, observers)  # checks the run alone
     check_memory(config, corpus, processes, needed["gram_error"]["memory"])
     processes.wait()  # no process allocates before all have seen what is free
     trainer = Trainer(config, corpus, processes)

@@ -59,7 +59,7 @@ RATES = {"adam": 0.01, "sparse-adam": 0.01, "sgd": 10.0}  # η of other optimize
 DENSE = {"adagrad": 0.01, "sgd": 0.001}
 UNREAD = (  # settings of runs alone
     "data.", "log.", "gram_error.", "evaluation.every", "evaluation.splits", "evaluation.inner_products",
-    "train.checkpoint_every",
+    "train.checkpoint",
 )  # fmt: skip
 OWN = {  # settings that are arguments of `fit`
     "model.embedding_dim": "embedding_dim",
@@ -416,15 +416,13 @@ class Recommender:
             runs.check_free(folder, force=force)
         data = self.config.data.model_copy(update={"path": folder / CORPUS})
         config = self.config.model_copy(update={"data": data})
-        with new_folder(folder) as temporary:
+        with _value_errors(), new_folder(folder) as temporary:
             run = runs.create(temporary, "train", config, self._corpus.content_hash)
             shards.write_split(self._corpus, temporary / CORPUS, origin={})
+            run.update_manifest(seconds=trainer.train_seconds)
             with runs.outcome(run, torch.get_num_threads()) as elapsed:
                 progress = {"step": trainer.step, "epoch": trainer.epoch, "loss": self._loss}
-                seconds = {
-                    "seconds": trainer.train_seconds + elapsed(),
-                    "train_seconds": trainer.train_seconds,
-                }
+                seconds = {"seconds": elapsed(), "train_seconds": trainer.train_seconds}
                 run.append_metrics(progress | seconds)
                 checkpoints.save(run, trainer, losses=[0.0])
         return folder
@@ -487,6 +485,8 @@ def _configuration(values: dict[str, Any], asked: Collection[str]) -> RunConfig:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
     if (found := _python(value)) is value:
         raise ConfigError(f"{value!r:.60} is no value of a setting")
     return found

@@ -86,10 +86,10 @@ def estimate_resources(
         ``memory``, ``gpu_memory`` (or None), ``disk`` and ``gram_error``.
 
     Raises:
-        ConfigError: when the configuration does not fit the corpus or the machine.
+        ConfigError: when the configuration, without the observers, does not fit the corpus or the machine.
         InputError: when the file of a prior does not fit the corpus.
     """
-    check_run(config, corpus, processes, observers)
+    check_run(config, corpus, processes)
     companions = companion_dim(config, corpus)
     steps = config.train.total_steps(len(corpus.train))
     own, own_mapped = _caches(config, corpus, companions, [config.estimator])

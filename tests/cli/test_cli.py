@@ -91,7 +91,10 @@ def test_the_commands_in_order(gramrun, tmp_path):
 
 def test_existing_runs(gramrun, trained):
     code, _, err = gramrun(*trained)
-    assert (code, "exists already; continue it with --resume or replace it with --force" in err) == (2, True)
+    assert (code, "exists already; replace it with --force, or go on with a training: --resume" in err) == (
+        2,
+        True,
+    )
     assert gramrun(*trained, "--force")[0] == 0
     assert gramrun("train", "--output", "run", "--resume")[0] == 0
     code, out, _ = gramrun(*trained, *settings("train.steps=50"), "--resume")
@@ -102,6 +105,26 @@ def test_existing_runs(gramrun, trained):
     assert (code, "was made by `gramrun train`" in err) == (2, True)
     code, _, err = gramrun(*trained, "--output", "run/config.yaml/below")
     assert (code, "below: cannot be written: a folder of this path is a file" in err) == (2, True), err
+
+
+def test_a_run_replaces_no_folder_of_another_kind(gramrun, corpus_path, tmp_path):
+    fitted = ("baseline", "--config", "synthetic/exact-als", "--set", f"data.path={corpus_path}", "--output")
+    for output in (".", "/"):
+        code, _, err = gramrun(*fitted, output)
+        assert (code, "is the folder of this command" in err, err.count("\n")) == (2, True, 1), err
+    (tmp_path / "photos/2024").mkdir(parents=True)
+    for more in ((), ("--force",)):
+        code, _, err = gramrun(*fitted, "photos", *more)
+        assert (code, "is no run directory, so it is not replaced" in err) == (2, True), err
+
+
+def test_doctor_sizes_the_estimators_of_gram_error_without_refusing_them(gramrun, corpus_path):
+    own = settings(
+        f"data.path={corpus_path}", "gram_error.estimators=[{name: sogram, gramian_batch_size: 9999}]"
+    )
+    assert gramrun("doctor", "--config", CONFIG, *SMALL, *own)[0] == 0
+    code, _, err = gramrun("gram-error", "--config", CONFIG, *SMALL, *own, "--output", "g")
+    assert (code, "gram_error.estimators.0.gramian_batch_size is 9999" in err) == (2, True), err
 
 
 def test_a_dry_run_refuses_what_a_run_refuses(gramrun, trained, tmp_path):
@@ -175,6 +198,7 @@ def test_options_that_would_do_nothing_are_refused(gramrun, trained):
         ("evaluate run --full --candidates 10", "give --full or --candidates, not both"),
         ("doctor --set train.steps=3", "--set needs --config"),
         ("prepare synthetic --output x --set wikipedia.graph=titles", "synthetic does not read this section"),
+        ("prepare synthetic --output x --set dump.date=20200101", "synthetic does not read this section"),
     ):
         code, _, err = gramrun(*line.split())
         assert (code, message in err) == (2, True), err

@@ -140,6 +140,7 @@ def test_a_read_only_folder(read_only):
         (["gram-error", "--config", CONFIG, *SHORT, *here, "--output", "new"], 1),
         (["baseline", "--config", BASELINE, *here, "--output", "new"], 1),
         (["evaluate", "r"], 1),
+        (["evaluate", "r", "--json"], 1),
         (["plot", "map", "r", "--output", "x.png"], 2),
         (["doctor", "--config", CONFIG, *SHORT, *here], 0),
     ):

@@ -193,3 +193,13 @@ def test_times_of_several_kinds_of_machines_are_not_drawn(make_config, corpus, t
     figure = figures.map_of(paths, {"exact ALS": 0.5})
     assert [panel.get_xlabel() for panel in figure.axes] == ["epochs", "epochs"]
     assert "exact ALS" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_baselines_that_differ_have_lines_of_their_own_and_seeds_share_one(make_config, corpus, tmp_path):
+    run, _ = train(tmp_path / "r", make_config(), corpus)
+    for name, (dim, seed) in {"a": (2, 0), "b": (2, 1), "c": (4, 0)}.items():
+        own = [f"baseline.embedding_dim={dim}", f"baseline.seed={seed}", "baseline.sweeps=2"]
+        run_baseline(tmp_path / name, load_config(BaselineConfig, BASELINE, own), corpus)
+    figure = figures.map_of([run.path, *(tmp_path / name for name in "abc")])
+    shown = {text.get_text() for text in figure.legends[0].get_texts()} - {run.config.estimator.label}
+    assert shown == {f"exact ALS λ=10 γ=0,0, embedding_dim {dim}" for dim in (2, 4)}

@@ -41,7 +41,7 @@ def test_existing_directories_are_never_overwritten(tmp_path, make_config, corpu
     run = start(tmp_path / "r", config, corpus)
     (run.path / "note.txt").write_text("mine")
     with pytest.raises(
-        InputError, match="exists already; continue it with --resume or replace it with --force"
+        InputError, match="exists already; replace it with --force, or go on with a training: --resume"
     ):
         start(run.path, config, corpus)
     start(run.path, config, corpus, force=True)

@@ -188,7 +188,7 @@ def test_saving_is_whole_or_not_at_all(model, tmp_path):
         model.save(path)
     assert model.save(path, force=True) == path and sorted(path.rglob("*")) == before
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError):
+    with pytest.raises(ValueError, match="a folder of this path is a file"):
         model.save(tmp_path / "file" / "run")
     assert {entry.name for entry in tmp_path.iterdir()} == {"run", "file"}
 
@@ -199,7 +199,8 @@ def test_the_record_of_a_saved_run_is_over_all_its_steps(tmp_path):
     model.save(tmp_path / "run")
     record = json.loads((tmp_path / "run/metrics.jsonl").read_text())
     assert record["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-12)
-    assert record["seconds"] >= record["train_seconds"] > 0
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["seconds"] >= record["seconds"] >= record["train_seconds"] > 0
 
 
 def test_a_model_that_its_last_step_ruined_is_not_returned():
@@ -222,6 +223,12 @@ def test_a_category_that_is_given_twice_counts_once(model):
         model.embed_right(pd.DataFrame({"genre": [g], "year": [1]})) for g in (["g1"], ["g1", "g1"])
     )
     assert (once == twice).all()
+
+
+def test_categories_that_no_row_has_and_paths_as_settings(tmp_path):
+    years = pd.DataFrame({"year": pd.Categorical([1994.0] * ITEMS, categories=[1994.0, 0.5])})
+    model = gramrun.fit(MATRIX, right_features=years, estimator="sagram", cache_folder=tmp_path, **SMALL)
+    assert model.config.estimator.cache_folder == tmp_path
 
 
 def test_a_saved_run_that_moved_goes_on_and_keeps_its_corpus(request, tmp_path):
@@ -348,6 +355,7 @@ def test_all_pairs_train_where_none_are_held_out(tmp_path):
         (lambda m: gramrun.fit(MATRIX, epochs=3, steps=3), "give one of epochs and steps"),
         (lambda m: gramrun.fit(MATRIX, **{"train.seed": 3}), "train.seed: give it as seed"),
         (lambda m: gramrun.fit(MATRIX, inner_products=9), "evaluation.inner_products: fit does not read it"),
+        (lambda m: gramrun.fit(MATRIX, checkpoints_kept=5), "train.checkpoints_kept: fit does not read it"),
         (lambda m: gramrun.fit(MATRIX, epochs=None), "^train: give exactly one of train.epochs"),
         (lambda m: gramrun.fit(((0, 1), (0, 1)), target="value"), "pairs: must be a scipy.sparse matrix"),
         (lambda m: gramrun.fit(([0, 1], [0, 1]), target="value"), "pairs: target='value' needs values"),

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from gramrun import runs
 from gramrun.base.capacity import check_capacity
 from gramrun.base.errors import ConfigError
-from gramrun.base.files import new_folder, read_json, write_json, write_text
+from gramrun.base.files import check_replaceable, new_folder, read_json, write_json, write_text
 from gramrun.base.provenance import now
 from gramrun.config import BaselineConfig, BaselineSection, EvaluationSection
 from gramrun.config.loading import dump_config
@@ -218,6 +218,7 @@ def run_baseline(
     """
     section, settings = config.baseline, config.evaluation
     manifest = runs.new_manifest("baseline", config, section.seed, corpus.content_hash)
+    check_replaceable(path)
     interrupted = unfinished.folder_of(path)
     if (
         section.name == "exact-als" and not force and _holds(path, manifest)

@@ -24,7 +24,6 @@ from gramrun.base.files import (
     read_json,
     recorded,
     remove_orphans,
-    sync_files,
     write_json,
 )
 from gramrun.evaluation.baselines.exact_als import Sweep
@@ -61,7 +60,6 @@ def save(
         before = sweep.before if math.isfinite(sweep.before) else None  # JSON has no infinity
         content = {"identity": identity, "records": records, "before": before, "files": files}
         write_json(temporary / SWEEP, content)
-        sync_files(temporary)  # before the sweep that it replaces is removed
 
 
 def restore(
