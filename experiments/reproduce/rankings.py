@@ -71,20 +71,20 @@ class Method:
 
 
 def paper_methods(
-    alphas: Sequence[float], exact: bool = True, sagram: Literal["pair", "item"] | None = "pair"
+    alphas: Sequence[float], exact: bool = True, sagram: Literal["pair", "item"] = "pair"
 ) -> tuple[Method, ...]:
     """The methods of the paper's Section 4.3 and Appendix E, under its own objective.
 
     Args:
         alphas: of SOGram.
         exact: with the exact Gramian, the ceiling, whose runs take as long as two others.
-        sagram: with SAGram whose caches are per pair, as in the paper, or per item; or without it.
+        sagram: with SAGram whose caches are per pair, as in the paper, or per item.
     """
     cached = ("estimator.cache=item",) if sagram == "item" else ()  # a config may say so too
     return (
         Method(SAMPLING, "paper-sampling"),
         *(Method(f"SOGram α={alpha:g}", "paper-sogram", (f"estimator.alpha={alpha:g}",)) for alpha in alphas),
-        *((Method("", "paper-sagram", cached),) if sagram else ()),
+        Method("", "paper-sagram", cached),
         *((Method(EXACT, "paper-exact"),) if exact else ()),
     )
 
