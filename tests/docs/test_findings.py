@@ -206,13 +206,11 @@ def table_2() -> list[str]:
     for title, more in TABLE_2.items():
         own = training(title).loc["1024"]
         maps = map_of(own.loc[SAMPLING, "MAP@10"])
-        nearest = EXACT if re.match("(enwik8|miwiki), (?!titles)", title) else "SAGram per item"
+        nearest = EXACT if re.match("(enwik8|miwiki), (?!titles|SGD)", title) else "SAGram per item"
         labels = (*(f"SOGram α={alpha}" for alpha in ALPHAS), nearest)
         lifts = [own.loc[x, "lift [95 %]"] if x in own.index else "" for x in labels]
         if title == "enwik8, sparse Adam":
             lifts[2:4] = final_map("enwik8").loc[list(labels[2:4]), "lift over sampling [95 %]"]
-        if title == study.SGD:
-            lifts[-1] = sgd_exact()
         solved = optimum(title.partition(",")[0].partition(" ")[0] + ("-titles" if "titles" in title else ""))
         judged = rankings.judged(own.index)
         share = own.loc[judged, "of exact ALS"].partition("%")[0] + " %"
@@ -321,10 +319,12 @@ SGD_RUNS = {
     "SOGram, α = 0.1": f"enwik8/paper-sogram{SGD_KIND}-a-5ceaa368",
     "α = 0.01": f"enwik8/paper-sogram{SGD_KIND}-a-91093db6",
     "α = 0.001": f"enwik8/paper-sogram{SGD_KIND}-a-9fea6bd5",
+    "SAGram per item": f"enwik8/paper-sagram{SGD_KIND}-c-62478cd6",
 }
 SGD_AT_K = {
     "B = k: sampling": f"enwik8/paper-sampling{SGD_KIND}-161b101e",
     "SOGram, α = 0.1": f"enwik8/paper-sogram{SGD_KIND}-a-0c20791e",
+    "α = 0.01, two seeds": f"enwik8/paper-sogram{SGD_KIND}-a-3b4291ae",
     "SAGram per item": f"enwik8/paper-sagram{SGD_KIND}-c-a100cf44",
 }
 
@@ -429,7 +429,7 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     "MovieLens 1M, 5 seeds | 29·k | Adagrad": ("MovieLens 1M, Adagrad, 5 seeds", "exact"),
     "enwik8, 5 seeds | 16·k | sparse Adam": ("enwik8, sparse Adam, 5 seeds", "exact"),
     "enwik8, 5 seeds | 16·k | Adagrad": ("enwik8, Adagrad, 5 seeds", "exact"),
-    "… 1,920 epochs, 5 seeds (nearest: three) | 16·k | SGD": ("enwik8, SGD, 1,920 epochs, 5 seeds", "exact"),
+    "… 1,920 epochs, 5 seeds | 16·k | SGD": ("enwik8, SGD, 1,920 epochs, 5 seeds", "SAGram"),
     "Māori Wikipedia, 5 seeds | 16·k | sparse Adam": ("miwiki, sparse Adam, 5 seeds", "exact"),
     "… 5 seeds | 16·k | Adagrad": ("miwiki, Adagrad, 5 seeds", "exact"),
     f"enwik8's titles, {MANY} seeds | 16·k | Adagrad": (
@@ -868,11 +868,9 @@ def test_who_would_be_not_trained_by_the_mean_alone():
     for corpus in judged:
         maps = final_map(corpus)["validation MAP@10"].map(map_of)
         shares[corpus] = maps[rankings.judged(maps.index)] / maps[rankings.EXACT_ALS]
-    below = {
-        corpus: f"{100 * share:.0f}" for corpus, share in shares.items() if round(share, 2) < rankings.REACHED
-    }
+    below = {corpus: f"{100 * share:.0f}" for corpus, share in shares.items() if share < rankings.REACHED}
     assert set(below) == {
-        "enwik8-split1", "enwik8-split2", "enwik8-sgd-to-its-plateau",
+        "enwik8", "enwik8-split1", "enwik8-split2", "enwik8-sgd-to-its-plateau",
         "enwik8-titles-split1", "enwik8-titles-half-as-long", "enwik8-titles-sparse-adam",
     }  # fmt: skip
     own = [v for v in pages.verdicts() if v["claim"] == "sogram-validation-map"]
@@ -882,7 +880,8 @@ def test_who_would_be_not_trained_by_the_mean_alone():
     ]
     text = "these have {} of the {} FAILs of the main claim, and {} of the {} NOT DECIDED"
     assert text.format(*shares[0], *shares[1]) in WORDS
-    assert set(below.values()) == {"88", "89"} and "six trainings with verdicts would be NOT TRAINED" in WORDS
+    assert set(below.values()) == {"88", "89", "90"}
+    assert "seven trainings with verdicts would be NOT TRAINED" in WORDS
 
 
 def test_where_sagram_per_item_is_not_nearly_exact():
@@ -1021,11 +1020,9 @@ def test_how_often_a_gain_at_16_k_differs_from_0():
         if row["trained"] == "yes" and "[" in row["lift [95 %]"]
     }
     found = sorted(percent(x) for x in lifts.values() if differs_from_0(x))
-    assert len(lifts) == 20 and found == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
+    assert len(lifts) == 21 and found == ["+4.3 % [+0.7, +8.0]", "−1.5 % [−2.5, −0.4]", "−4.1 % [−7.7, −0.2]"]
     assert all(x in WORDS for x in found) and "it differs from 0 in three, uncorrected" in WORDS
-    assert "of twenty trainings with trained towers it differs from 0 in three" in " ".join(
-        REPLICATION.split()
-    )
+    assert "of 21 trainings with trained towers it differs from 0 in three" in " ".join(REPLICATION.split())
 
 
 def test_a_lower_alpha_does_not_end_higher():

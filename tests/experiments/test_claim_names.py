@@ -32,7 +32,15 @@ MANIFESTS = {  # the sizes that `gramrun prepare` counts, and what its sides are
 
 def of_rankings(plan, dataset):
     curve = np.array([[1.0, 10, 0.1], [2.0, 20, 0.2]])
-    row = {"validation": 0.1, "train": 0.2, "popularity": 0.05, "steps": 20, "seconds": 2.0, "curve": curve}
+    row = {
+        "validation": 0.1,
+        "train": 0.2,
+        "popularity": 0.05,
+        "steps": 20,
+        "seconds": 2.0,
+        "machine": "one",
+        "curve": curve,
+    }
     methods = rankings.present(dataset, map_curves.methods_of(plan))
     frame = pd.DataFrame([{"label": m.label, "seed": seed, **row} for m in methods for seed in SEEDS])
     return rankings.measured(plan.named(dataset), frame)

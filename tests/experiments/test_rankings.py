@@ -165,7 +165,7 @@ def ranked(values):
     """`measure`'s frame of methods and their validation MAP@10 by seed."""
     return pd.DataFrame(
         {"label": label, "seed": seed, "validation": x, "train": 2 * x, "rank_left": 30.0, "rank_right": 31.0,
-         "seconds": 60.0, "popularity": 0.03, "curve": np.array([[4.0, 10, x / 2], [8.0, 20, x]])}
+         "seconds": 60.0, "popularity": 0.03, "machine": "one", "curve": np.array([[4.0, 10, x / 2], [8.0, 20, x]])}
         for label, maps in values.items()
         for seed, x in enumerate(maps)
     )  # fmt: skip

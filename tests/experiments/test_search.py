@@ -131,6 +131,7 @@ def final(**validation):
             "seed": seed,
             "validation": x,
             "train": 2 * x,
+            "machine": "one",
             "curve": np.array([[1.0, 10, x], [3.0, 20, x]]),
             **flat,
         }
