@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gramrun.base.errors import InputError, quoted
+from gramrun.base.errors import ConfigError, InputError, quoted
 from gramrun.cli.options import ConfigOption, ForceOption, JsonOption, Report, SetOption
 
 # The keys of `gramrun.data.registry.CORPORA`, whose import is too slow for completion. A test compares them.
@@ -96,14 +96,19 @@ def doctor(config: ConfigOption = None, settings: SetOption = None, as_json: Jso
         from gramrun.config import RunConfig
         from gramrun.config.loading import load_config
         from gramrun.data.shards import open_corpus
+        from gramrun.training.checks import check_run
         from gramrun.training.memory import check_memory
 
         resolved = load_config(RunConfig, config, settings or [])
         corpus = open_corpus(resolved.data.path)
-        record["resources"] = resources.estimate_resources(
-            resolved, corpus, observers=resolved.gram_error.estimators
-        )
+        observers = resolved.gram_error.estimators
+        record["resources"] = resources.estimate_resources(resolved, corpus, observers=observers)
         report.text(*resources.describe_resources(record["resources"]))
+        try:
+            check_run(resolved, corpus, observers=observers)
+        except ConfigError as error:  # `train` makes none of them
+            record["resources"]["gram_error"]["refused"] = str(error)
+            report.text(f"gram-error would be refused: {error}")
         check_memory(resolved, corpus)
         record["time"] = resources.estimate_time(resolved, corpus)
         report.text(resources.describe_time(record["time"]))

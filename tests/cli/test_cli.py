@@ -122,7 +122,8 @@ def test_doctor_sizes_the_estimators_of_gram_error_without_refusing_them(gramrun
     own = settings(
         f"data.path={corpus_path}", "gram_error.estimators=[{name: sogram, gramian_batch_size: 9999}]"
     )
-    assert gramrun("doctor", "--config", CONFIG, *SMALL, *own)[0] == 0
+    code, out, _ = gramrun("doctor", "--config", CONFIG, *SMALL, *own)
+    assert (code, "gram-error would be refused: gram_error.estimators.0" in out) == (0, True), out
     code, _, err = gramrun("gram-error", "--config", CONFIG, *SMALL, *own, "--output", "g")
     assert (code, "gram_error.estimators.0.gramian_batch_size is 9999" in err) == (2, True), err
 

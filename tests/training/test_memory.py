@@ -314,7 +314,6 @@ ABSENT = "gram_error.estimators=[{name: sagram, cache_folder: /absent}]"
         (("train", "--dry-run"), "train.prior={name: file, path: absent.npz}", "absent.npz"),
         (("train", "--dry-run"), "estimator={name: sagram, cache_folder: /absent}", "/absent is no folder"),
         (("gram-error",), ABSENT, "/absent is no folder"),
-        (("doctor",), ABSENT, "/absent is no folder"),
         (("train", "--dry-run"), ABSENT, None),  # `train` makes no observers
     ],
 )
