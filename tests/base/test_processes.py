@@ -9,15 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from helpers import CONFIG, ROOT, pids_by_rank
+from helpers import CONFIG, ROOT, pages_corpus, pids_by_rank
 from replica import result
 
 from gramrun.base.errors import ConfigError
 from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config.loading import dump_config
+from gramrun.data import shards
+from gramrun.data.shards import open_corpus
 from gramrun.gramian.batch import GramianBatch, batch_moments
 from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.training.checks import check_run
@@ -45,6 +49,7 @@ VARIANTS = {
            "train.dense_learning_rate=0.01"],
     "l2, plain": ["train.l2=0.02", "train.l2_exponent=0.5", "train.engine=plain"],
     "taylor-softmax": ["train.objective=taylor-softmax", "train.gamma_left=1", "train.gravity=1"],
+    "targets": ["train.target=value", "data.path=VALUED"],
     "stopped": ["estimator.name=sagram", "train.steps=400", "evaluation.every=100", "train.checkpoint_every=20"],
 }  # fmt: skip
 
@@ -99,14 +104,25 @@ def test_what_does_not_divide_is_refused(make_config, corpus):
 
 
 @pytest.fixture(scope="module")
-def trained(corpus_path, tmp_path_factory):
+def of(tmp_path_factory):
+    """A function: the configuration of a variant."""
+    made = pages_corpus()
+    values = np.random.default_rng(4).uniform(0.5, 1.5, len(made.pair_left)).astype(np.float32)
+    valued = tmp_path_factory.mktemp("valued") / "corpus"
+    corpus = replace(made, target=values)
+    shards.write_corpus(corpus, valued, validation_fraction=0.2, split_seed=0, origin={})
+    return lambda make_config, name: make_config(*(s.replace("VALUED", str(valued)) for s in VARIANTS[name]))
+
+
+@pytest.fixture(scope="module")
+def trained(of, tmp_path_factory):
     """A function: (result of rank 0, of rank 1) of a variant; all are trained by one start of two processes."""
     folder = tmp_path_factory.mktemp("replicas")
 
     def train(make_config, variant):
         if not any(folder.iterdir()):
-            for name, settings in VARIANTS.items():
-                (folder / f"{name}.yaml").write_text(dump_config(make_config(*settings)))
+            for name in VARIANTS:
+                (folder / f"{name}.yaml").write_text(dump_config(of(make_config, name)))
             command = [*TORCHRUN, str(ROOT / "tests" / "replica.py"), str(folder)]
             done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, done.stderr
@@ -115,13 +131,14 @@ def trained(corpus_path, tmp_path_factory):
     return train
 
 
-def test_two_processes_equal_one(trained, make_config, corpus):
+def test_two_processes_equal_one(trained, of, make_config):
     """And a replica that differs from the first in one bit is noticed by all."""
     for variant in VARIANTS.keys() - {"stopped"}:
         first, second = trained(make_config, variant)
         assert first["hash"] == second["hash"], variant
         assert len(first["losses"]) == 40
-        alone = result(Trainer(make_config(*VARIANTS[variant]), corpus))
+        config = of(make_config, variant)
+        alone = result(Trainer(config, open_corpus(config.data.path)))
         assert alone["parameters"][0].abs().max() > 0.1
         for name in ("losses", "moments", "parameters"):
             torch.testing.assert_close(

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from helpers import leaves
+from helpers import leaves, timeless
 
 from gramrun import runs
 from gramrun.config import EvaluationSection
+from gramrun.evaluation import protocol, ranking
 from gramrun.evaluation.protocol import (
     evaluate_embeddings,
     evaluate_model,
@@ -98,6 +99,28 @@ def test_sampled_left_items_keep_the_candidates(corpus):
     settings = [EvaluationSection(left_items=50, seed=seed) for seed in (0, 1)]  # all candidates
     first, second = (evaluate_embeddings(*scores, corpus, "validation", s)["map@10"] for s in settings)
     assert first != second
+
+
+def test_results_do_not_depend_on_how_much_is_read_at_once(corpus, monkeypatch):
+    scores = one_hot_scores(np.random.default_rng(2).normal(size=(corpus.left.items, corpus.right.items)))
+
+    def results():
+        return [
+            evaluate_embeddings(*scores, corpus, split, EvaluationSection(candidates=30))
+            for split in ("validation", "train")
+        ]
+
+    expected = results()
+    for module, name, size in (
+        (ranking, "_PAIRS_READ", 7),
+        (ranking, "_PAIRS_AT_ONCE", 5),
+        (protocol, "_ROWS_READ", 3),
+    ):
+        monkeypatch.setattr(module, name, size)
+    for one, other in zip(results(), expected, strict=True):
+        assert one.pop("average_precision").tolist() == other.pop("average_precision").tolist()
+        assert one.pop("effective_rank") == pytest.approx(other.pop("effective_rank"))
+        assert timeless(one) == timeless(other)
 
 
 def test_popularity_recommends_by_training_frequency(corpus):

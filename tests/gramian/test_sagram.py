@@ -160,3 +160,5 @@ def test_projection_is_the_nearest_psd_matrix():
         assert float((residual * projected).sum()) == pytest.approx(0, abs=1e-10)
         positive = root @ root.T
         assert torch.equal(project_to_psd(positive), positive)
+    diverged = torch.full((4, 4), torch.nan)
+    assert project_to_psd(diverged) is diverged

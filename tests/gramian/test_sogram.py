@@ -194,10 +194,15 @@ def test_proposition_5_on_a_moving_trajectory(gamma, form):
     assert 0.1 * (bound := delta * (1 / ALPHA - 1) + zero_start) < bias <= bound
 
 
+CACHES = CacheOptions()
+
+
+@pytest.mark.parametrize("cache", [None, CACHES])
 @pytest.mark.parametrize("form", FORMS)
-def test_only_an_exact_start_begins_at_the_gramian(form):
-    """`start` changes no other form."""
-    estimator = corpus.started(make(form, 1.0, companion_dim=2), embeddings(1), embeddings(2, dim=2))
+def test_only_an_exact_start_begins_at_the_gramian(form, cache):
+    """`start` sets Ĝ of no other form, though it fills their caches."""
+    started = make(form, 1.0, companion_dim=2, cache=cache)
+    estimator = corpus.started(started, embeddings(1), embeddings(2, dim=2))
     expected = definition(embeddings(1), 1.0, embeddings(2, dim=2)) * (form == "exact start")
     torch.testing.assert_close(estimator.moments, expected, atol=WEIGHT_ERROR, rtol=0)
 
@@ -210,9 +215,6 @@ def test_debiasing_is_exact_where_the_weights_are_tiny():
     for _ in range(3):
         estimator.observe(batch)
         torch.testing.assert_close(estimator.gramian, batch_moments(batch), rtol=1e-5, atol=1e-6)
-
-
-CACHES = CacheOptions()
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)

@@ -1,5 +1,7 @@
 """The compiled and the static engine against the plain one, and the kernels against literal loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,18 @@ def test_static_steps_equal_plain_ones(make_config, pages, towers, optimizer):
     trainer = _compare(make_config, pages, *TOWERS[towers], *STATIC[optimizer], engine="static")
     assert isinstance(trainer.engine, StaticEngine)
     assert not any(table.gradient.any() for table in trainer.engine._tables.values())  # cleared
+
+
+@pytest.mark.parametrize("towers", ["linear", "hidden"])
+def test_a_column_without_a_value_adds_zeros(make_config, towers):
+    """As where no page of a wiki has a category that is kept."""
+    made = pages_corpus()
+    features = bags("categories", "category", [[]] * made.left.items), *made.left.features
+    side = replace(made.left, features=features)
+    vocabularies = {**made.vocabularies, "category": made.vocabularies["word"]}
+    corpus = split_corpus(replace(made, left=side, right=side, vocabularies=vocabularies), 0.1)
+    for engine in ("compiled", "static"):
+        _compare(make_config, corpus, *TOWERS[towers], engine=engine)
 
 
 class Returned(Exception):

@@ -6,9 +6,10 @@ import torch
 from helpers import made_corpus, made_side
 
 from gramrun.base.errors import ConfigError
+from gramrun.data.batches import Stream, step_generator
 from gramrun.data.corpus import bags, one_hot
 from gramrun.data.split import split_corpus
-from gramrun.model.build import clear_untrained_rows, embed_new_items, make_model
+from gramrun.model.build import embed_new_items, make_model
 from gramrun.model.l2 import row_frequencies
 from gramrun.model.towers import TwoTower
 from gramrun.training.trainer import Trainer
@@ -123,6 +124,35 @@ def test_the_penalty_counts_dropped_ids_as_absent(make_config):
         torch.testing.assert_close(value, results[1][name], rtol=2e-3, atol=2e-4)
 
 
+def test_each_step_and_batch_drops_ids_of_its_own(make_config):
+    """The loss and the Gramians of three steps, with masks drawn from the streams of their step, side and batch."""
+    corpus = wiki()
+    trainer = Trainer(make_config(*LINEAR, *DROPPED, "estimator.name=sampling"), corpus)
+    sides = (trainer.left, trainer.right)
+    steps = trainer.steps()
+
+    def embedded(side, stream, step, items):
+        mask = step_generator(0, stream, step).random(len(items)) < side.id_dropout
+        return trainer.engine.embed(side.name, items, torch.from_numpy(mask))
+
+    for step in range(3):
+        pairs, gramians, rows = trainer.pair_stream.batch(step), [], []
+        for side, ids, ids_of_gramian in zip(
+            sides,
+            (Stream.LEFT_IDS, Stream.RIGHT_IDS),
+            (Stream.LEFT_GRAMIAN_IDS, Stream.RIGHT_GRAMIAN_IDS),
+            strict=True,
+        ):
+            rows.append(embedded(side, ids, step, side.population.pair_items[pairs].long()))
+            drawn, _ = side.population.draw(step_generator(0, side.stream, step), 32)
+            batch = embedded(side, ids_of_gramian, step, drawn)
+            gramians.append(batch.T @ batch / 32)
+        loss = ((rows[0] * rows[1]).sum(1) - 1).square().mean()
+        assert next(steps).loss == pytest.approx(float(loss), rel=1e-5)
+        torch.testing.assert_close(trainer.left_estimator.gramian, gramians[0])
+        torch.testing.assert_close(trainer.right_estimator.gramian, gramians[1])
+
+
 @pytest.mark.parametrize("method", ["sampling", "sogram", "sagram", "control-variate"])
 @pytest.mark.parametrize("towers", [LINEAR, HIDDEN])
 def test_engines_agree_under_dropout(make_config, towers, method):
@@ -217,4 +247,3 @@ def test_new_items_that_do_not_fit_are_refused(make_config):
     ]:
         with pytest.raises(ValueError, match=reason):
             embed(**wrong)
-    clear_untrained_rows(model, corpus)  # once more changes nothing

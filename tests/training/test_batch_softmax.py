@@ -6,7 +6,9 @@ import math
 import pytest
 import torch
 
+from gramrun.model.build import embed_all
 from gramrun.training.batch_softmax import batch_softmax_loss, corrected_scores
+from gramrun.training.trainer import Trainer
 
 SHARE = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.double)  # q of four right items
 TEMPERATURE = 0.7
@@ -78,3 +80,16 @@ def test_a_batch_of_one_item_alone_has_no_negatives():
     loss.backward()
     assert loss.item() == pytest.approx(0, abs=1e-15)
     assert u.grad.abs().max() == 0
+
+
+def test_training_has_the_temperature_and_the_shares_of_the_training_pairs(make_config, corpus):
+    settings = "estimator.name=none", "train.objective=batch-softmax", f"train.temperature={TEMPERATURE}"
+    trainer = Trainer(make_config(*settings), corpus)
+    u, v = embed_all(trainer.model, corpus)
+    pairs = trainer.pair_stream.batch(0)
+    left, right = (
+        torch.from_numpy(column).long()[pairs] for column in (corpus.train.left, corpus.train.right)
+    )
+    share = torch.from_numpy(corpus.right_frequency / len(corpus.train)).float()
+    expected = batch_softmax_loss(u[left], v[right], right, share[right].log(), TEMPERATURE)
+    assert next(trainer.steps()).loss == pytest.approx(float(expected), rel=1e-5)

@@ -101,7 +101,7 @@ def test_training_towards_a_prior_lowers_the_objective_that_has_it(make_config, 
     start = objective()
     for _ in trainer.steps():
         pass
-    assert objective() < 0.8 * start
+    assert objective() < 0.4 * start  # without the prior it would be .49
 
 
 def test_a_run_goes_on_only_with_the_prior_it_was_started_with(make_config, corpus, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gramrun.base.errors import ConfigError
+from gramrun.base.errors import ConfigError, RunError
 from gramrun.data.permutation import permuted, round_keys
 from gramrun.gramian.sampling import Sampling
 from gramrun.training.checks import check_run
@@ -53,6 +53,34 @@ def test_one_step_is_its_literal_gradient(make_config, corpus, gamma):
     for got, start in zip(trainer.model.parameters(), expected.model.parameters(), strict=True):
         want = start.detach() - 0.5 * (start.grad.to_dense() if start.grad.is_sparse else start.grad)
         torch.testing.assert_close(got.detach(), want, rtol=1e-4, atol=1e-6)
+
+
+def test_a_falling_rate_shortens_each_step(make_config, corpus):
+    """From the same θ each step is η_t/η times that with a constant η; η_t falls on a line to 0 after the last step."""
+    settings = "train.optimizer=sgd", "train.learning_rate=0.5", "estimator.name=sampling", "train.steps=8"
+    falling, constant = (
+        Trainer(make_config(*settings, "model.hidden=[6]", f"train.decay_from={share}"), corpus)
+        for share in (0.25, 1)
+    )
+    steps = zip(falling.steps(), constant.steps(), strict=True)
+    for factor in (1, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6):
+        before = [p.detach().clone() for p in falling.model.parameters()]
+        constant.model.load_state_dict(falling.model.state_dict())
+        next(steps)
+        for start, short, whole in zip(
+            before, falling.model.parameters(), constant.model.parameters(), strict=True
+        ):
+            torch.testing.assert_close(short - start, factor * (whole - start), rtol=1e-4, atol=1e-6)
+
+
+def test_an_objective_that_is_not_finite_leaves_the_parameters(make_config, corpus):
+    trainer = Trainer(make_config("train.optimizer=sgd", "train.learning_rate=1e12"), corpus)
+    steps = trainer.steps()
+    with pytest.raises(RunError, match="the objective is"):
+        while True:
+            before = [p.detach().clone() for p in trainer.model.parameters()]
+            next(steps)
+    assert all(torch.equal(p, start) for p, start in zip(trainer.model.parameters(), before, strict=True))
 
 
 def test_gramian_batches_do_not_touch_the_gradient_batches(make_config, corpus):

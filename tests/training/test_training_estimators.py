@@ -101,16 +101,6 @@ def test_every_setting_reaches_its_estimator(make_config, corpus, case):
         assert torch.equal(theirs, mine)
 
 
-def test_the_rebuild_happens_when_it_is_due(make_config, corpus, monkeypatch):
-    trainer = Trainer(make_config("estimator.name=sagram", "estimator.rebuild_every=3"), corpus)
-    built = []
-    monkeypatch.setattr(trainer.left_estimator, "rebuild", lambda: built.append(trainer.step))
-    for record in trainer.steps():
-        if record.step == 10:
-            break
-    assert built == [2, 5, 8]
-
-
 class Recorder:
     """Stands for an estimator that looks ahead, and notes the items that it is shown."""
 

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,16 @@ def other_wiki(dump):
     rewrite(dump / NAME.format("linktarget"), lambda text: text.replace(b",0,'", b",4,'"))
 
 
+def null_namespace(dump):
+    change = partial(re.sub, rb"\((\d+),0,", rb"(\1,NULL,", count=1)
+    rewrite(dump / NAME.format("linktarget"), change)
+
+
+def title_as_a_number(dump):
+    change = partial(re.sub, rb"`lt_title` \w+\(\d+\)", b"`lt_title` int(8)")
+    rewrite(dump / NAME.format("linktarget"), change)
+
+
 def without(*tables):
     def remove(dump):
         for table in tables:
@@ -156,6 +167,11 @@ FAULTS = {
     "no categorylinks": (without("categorylinks"), "no table categorylinks.*wikipedia.categories=false"),
     "no page_props": (without("page_props"), "no table page_props.*wikipedia.categories=false"),
     "swapped": (swap, "page.sql.gz"),
+    "NULL": (null_namespace, "lt_namespace is NULL in a row of the table linktarget"),
+    "a title that is a number": (
+        title_as_a_number,
+        "lt_title of the table linktarget holds integer, not bytes",
+    ),
     "another wiki's targets": (other_wiki, "no link between articles is left"),
 }
 
