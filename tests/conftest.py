@@ -41,8 +41,7 @@ def corpus() -> SplitCorpus:
 def corpus_path(tmp_path_factory) -> Path:
     """The small corpus as a prepared folder."""
     path = tmp_path_factory.mktemp("corpus") / "synthetic"
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(small_corpus(), path, validation_fraction=0.2, split_seed=0, origin=origin)
+    shards.write_corpus(small_corpus(), path, validation_fraction=0.2, split_seed=0, origin={})
     return path
 
 

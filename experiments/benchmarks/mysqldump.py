@@ -162,7 +162,7 @@ def _insert_lines(table: str, columns: list[np.ndarray | pa.Array]) -> Iterator[
     rows = pc.binary_join_element_wise(*texts, b",").drop_null()
     sizes = np.cumsum(pc.binary_length(rows).to_numpy() + len("(),"))
     ends = (
-        np.searchsorted(sizes, np.arange(_LINE_BYTES, sizes[-1] + _LINE_BYTES, _LINE_BYTES))
+        np.searchsorted(sizes, np.arange(_LINE_BYTES, sizes[-1] + _LINE_BYTES, _LINE_BYTES), side="right")
         if len(sizes)
         else []
     )

@@ -54,6 +54,5 @@ def pages_corpus(
         pair_left=left.astype(np.int32),
         pair_right=right.astype(np.int32),
     )
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin=origin)
+    shards.write_corpus(corpus, folder, validation_fraction=0.1, split_seed=0, origin={})
     return shards.open_corpus(folder)

@@ -82,8 +82,7 @@ def write_ids(folder: Path, rows: int) -> None:
         pair_left=left.astype(np.int32),
         pair_right=right.astype(np.int32),
     )
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(corpus, folder, validation_fraction=0.01, split_seed=0, origin=origin)
+    shards.write_corpus(corpus, folder, validation_fraction=0.01, split_seed=0, origin={})
 
 
 def loopback() -> int:

@@ -22,13 +22,15 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from experiments.reproduce.jobs import Job, Script, state_of
+from experiments.reproduce.jobs import Job, Script, manifest_of, state_of
 from experiments.reproduce.pipeline import item_of
 from experiments.reproduce.plans import Plan
 from experiments.reproduce.scheduler import Forecast
 from gramrun.base.capacity import available_disk, size_text, time_text
+from gramrun.base.errors import InputError
 from gramrun.config import EstimatorSection, RunConfig
-from gramrun.data.shards import MANIFEST, read_manifest
+from gramrun.data.shards import MANIFEST
+from gramrun.training.memory import STATE_FLOATS
 
 # Seconds on one thread: bare products and the rest of a step of results/reference/bench/step_time.md,
 # ranking of evaluation_speed.md at k = 64.
@@ -38,7 +40,6 @@ PROCESS = 6e8  # bytes of Python, PyTorch and compiled code
 HEADER = 128  # bytes of a .npy file before its numbers
 ITEM = 100  # bytes of an item's weights and places
 RANKED = 40  # bytes of a pair while metrics are computed
-STATES = {"adagrad": 2, "adam": 3, "sgd": 1, "sparse-adam": 3}  # numbers a parameter, itself included
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ class Cost:
 
 def sizes_of(name: str) -> Sizes | None:
     """The sizes of a prepared corpus, or those of the paper's; None where neither is known."""
-    folder = Path("data") / name
-    if not (folder / MANIFEST).exists():
+    try:
+        manifest = manifest_of(Path("data") / name)
+    except InputError:
         return PAPER.get(name)
-    manifest = read_manifest(folder)
     corpus, files = manifest["corpus"], manifest["files"]
     sides = {side: manifest["sides"][side]["features"] for side in ("left", "right")}
     left, right = (
@@ -152,7 +153,7 @@ def cost(command: str, config: RunConfig, sizes: Sizes) -> Cost:
         relevant = evaluated * ranked / sizes.left
         embedded = ranked + min(sizes.right, settings.candidates + relevant)
         ranking = 4.0 * k * embedded + RANKED * relevant
-    state = 4.0 * (STATES[train.optimizer] * (sizes.rows * width + dense))
+    state = 4.0 * ((1 + STATE_FLOATS[train.optimizer]) * (sizes.rows * width + dense))
     state += sum(_cache(e, sizes, k) for e in estimators)
     values = sizes.left * sizes.values[0] + sizes.right * sizes.values[1]
     mapped = 8.0 * (sizes.pairs + sizes.validation) + 4.0 * values + ITEM * (sizes.left + sizes.right)
@@ -163,10 +164,8 @@ def cost(command: str, config: RunConfig, sizes: Sizes) -> Cost:
 
 def _cache(section: EstimatorSection, sizes: Sizes, k: int) -> float:
     """Bytes of an estimator's caches of both sides."""
-    if section.name != "sagram" and section.cache is None:
-        return 0.0
-    entries = 2 * sizes.pairs if section.cache == "pair" else sizes.left + sizes.right
-    return 4.0 * k * entries
+    items = sizes.left + sizes.right
+    return 4.0 * k * {"pair": 2 * sizes.pairs, "item": items, None: 0}[section.cache_entry]
 
 
 def dry_run(plans: Sequence[Plan]) -> str:
@@ -177,20 +176,18 @@ def dry_run(plans: Sequence[Plan]) -> str:
     jobs = list(dict.fromkeys(job for plan in plans for job in item_of(plan).tasks(plan)))
     names = dict.fromkeys([*(name for plan in plans for name in plan.datasets), *map(_dataset, jobs)])
     sizes = {name: sizes_of(name) for name in names if name}
-    prepared = [job for job in jobs if not _dataset(job) or _is_prepared(_dataset(job))]
-    forecast = Forecast(prepared)
+    forecast = Forecast(jobs)
     rows = []
     for job in jobs:
         found = _estimate(job, sizes.get(_dataset(job)))
         known = forecast.seconds(job)
-        state = state_of(job) if job in prepared else "new"
         seconds = found.seconds if known is None else known
         basis = "like runs" if known is not None else "estimate" if seconds is not None else ""
         rows.append(
             {
                 "corpus": _dataset(job) or "scripts",
                 "run": _name(job),
-                "state": state,
+                "state": state_of(job),
                 "steps": found.steps,
                 "seconds": seconds,
                 "from": basis,

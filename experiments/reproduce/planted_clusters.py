@@ -187,7 +187,7 @@ def prepare(planted: Planted, folder: Path, *, tuning: bool = False) -> None:
     if tuning:
         corpus = split.without_validation(corpus, fraction, seed)
         fraction, seed = TUNING_FRACTION, split.tuning_seed(seed)
-    origin = {"fingerprint": fingerprint, "verified": True}
+    origin = {"fingerprint": fingerprint}
     shards.write_corpus(corpus, folder, validation_fraction=fraction, split_seed=seed, origin=origin)
 
 

@@ -43,7 +43,7 @@ LONG_ALS = (  # with one seed
 RESAMPLES = 2000  # of left items
 SECONDS, STEPS, MAP = range(3)  # columns of a curve
 SIDE_BY_SIDE = "(of runs side by side, maybe on different machines)"  # times are poor evidence then
-LAST = 0.1  # the part of training whose rise the table shows
+TENTH = 0.1  # of the steps: the first is "early", the last shows whether MAP still rises
 PLATEAU = 0.01  # a run that rises by no more of itself in that part has reached its plateau
 SETTLED = 1 / 3  # the last part of the steps before η falls, which stands for a constant η
 WORTH_PROCESSES = 5  # runs to evaluate; starting a process takes seconds
@@ -329,7 +329,7 @@ def _arrival(curve: np.ndarray, level: float, axis: int) -> float:
 def early(frame: pd.DataFrame, label: str) -> Seeds:
     """A method's validation MAP@10 after the first tenth of its steps, by seed, interpolated."""
     curves = frame.loc[frame["label"] == label, "curve"]
-    return tuple(float(np.interp(LAST * c[-1, STEPS], c[:, STEPS], c[:, MAP])) for c in curves)
+    return tuple(float(np.interp(TENTH * c[-1, STEPS], c[:, STEPS], c[:, MAP])) for c in curves)
 
 
 def late_rise(frame: pd.DataFrame, label: str) -> float:
@@ -339,7 +339,7 @@ def late_rise(frame: pd.DataFrame, label: str) -> float:
     """
     curves = frame.loc[frame["label"] == label, "curve"]
     ends = np.array([curve[-1, MAP] for curve in curves])
-    before = np.array([np.interp((1 - LAST) * c[-1, STEPS], c[:, STEPS], c[:, MAP]) for c in curves])
+    before = np.array([np.interp((1 - TENTH) * c[-1, STEPS], c[:, STEPS], c[:, MAP]) for c in curves])
     return float(np.mean(ends / np.where(before > 0, before, np.nan) - 1))
 
 

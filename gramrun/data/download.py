@@ -185,6 +185,8 @@ def _attempt(address: str, part: Path, user_agent: str, label: str, progress: bo
                 address, headers=headers, stream=True, timeout=(CONNECT_SECONDS, STALL_SECONDS)
             ) as response,
         ):
+            if response.status_code == 416 and response.headers.get("Content-Range") == f"bytes */{present}":
+                return  # it was whole already: the call before was stopped while it checked it
             _check_status(response, part, present)
             start = present if response.status_code == 206 else 0
             if not start:

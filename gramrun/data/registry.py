@@ -84,8 +84,7 @@ def _movielens(name: str, config: PrepareConfig, source: Path | None) -> Found:
     raw = movielens_files.locate(name, source, _raw_folders(), DOWNLOADS)
 
     def read(_: Path) -> Corpus:
-        if not raw.verified:
-            _log.warning("%s: not verified: %s", raw.origin, raw.note)
+        _warn_unless_verified(raw)
         return movielens.read(name, raw)
 
     return Found(read, lambda: movielens.content_sha256(name, raw), (), MOVIELENS_FRACTION, _origin(raw))
@@ -99,7 +98,8 @@ def _atomic(name: str, config: PrepareConfig, source: Path | None) -> Found:
 
 
 def _synthetic(name: str, config: PrepareConfig, source: Path | None) -> Found:
-    _refuse(name, source)
+    if source is not None:
+        raise InputError(f"{name} is made, not read; leave --source out")
     settings = config.synthetic.model_dump()
     return Found(lambda _: synthetic.generate(**settings), dict, ("synthetic",), MOVIELENS_FRACTION)
 
@@ -114,8 +114,7 @@ def _wikipedia(name: str, config: PrepareConfig, source: Path | None) -> Found:
         contact=config.dump.contact,
         tables=_tables(config),
     )
-    if not files.verified:
-        _log.warning("%s: not verified: %s", files.origin, files.note)
+    _warn_unless_verified(files)
     return _tables_found(name, config, files)
 
 
@@ -135,8 +134,7 @@ def _wikipedia_xml(name: str, config: PrepareConfig, source: Path | None) -> Fou
 
 def _enwik8(name: str, config: PrepareConfig, source: Path | None) -> Found:
     found = locate_enwik8(source, _raw_folders(), DOWNLOADS)
-    if not found.verified:
-        _log.warning("%s: not verified: %s", found.origin, found.note)
+    _warn_unless_verified(found)
     return _xml_found(name, config, found.path, _origin(found), allow_cut_off=True)
 
 
@@ -174,11 +172,6 @@ def _base(name: str, config: PrepareConfig, source: Path | None) -> Found:
     return find(name, config, source)
 
 
-def _refuse(name: str, source: Path | None) -> None:
-    if source is not None:
-        raise InputError(f"{name} is made, not read; leave --source out")
-
-
 def _tables(config: PrepareConfig) -> tuple[str, ...]:
     """The tables that these settings need."""
     unused = () if config.wikipedia.categories else ("categorylinks", "page_props")
@@ -192,7 +185,7 @@ def _tables_found(name: str, config: PrepareConfig, files: DumpFiles) -> Found:
 
 
 def _xml_found(
-    name: str, config: PrepareConfig, file: Path, origin: Mapping[str, Any], *, allow_cut_off: bool = False
+    name: str, config: PrepareConfig, file: Path, origin: Mapping[str, Any], *, allow_cut_off: bool
 ) -> Found:
     def wiki(on_read: OnRead) -> Wiki:
         return XmlWiki(name, file, allow_cut_off=allow_cut_off, on_read=on_read)
@@ -217,6 +210,11 @@ def _wiki_found(
             return wikipedia.read(wiki(bar.update), config.wikipedia)
 
     return Found(read, inputs, ("wikipedia",), WIKIPEDIA_FRACTION, origin)
+
+
+def _warn_unless_verified(found: RawFiles | DumpFiles | Enwik8) -> None:
+    if not found.verified:
+        _log.warning("%s: not verified: %s", found.origin, found.note)
 
 
 def _origin(found: RawFiles | DumpFiles | Enwik8) -> dict[str, Any]:

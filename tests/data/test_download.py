@@ -68,6 +68,21 @@ def test_resumes_what_another_process_left(server: Server, tmp_path: Path) -> No
     assert server.ranges()[-1] == f"bytes={SENT}-"
 
 
+def test_a_whole_part_that_was_not_checked_yet_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
+    def stopped(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "new" / "file.bin"
+    server.answers = [
+        whole(),
+        lambda request: send(request, 416, b"", Content_Range=f"bytes */{len(CONTENT)}"),
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        fetch(f"{server.address}file.bin", target, stopped)
+    fetch_content(server, tmp_path)
+    assert server.ranges() == [None, f"bytes={len(CONTENT)}-"]
+
+
 def test_waits_as_long_as_the_server_asks(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

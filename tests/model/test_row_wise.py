@@ -85,8 +85,7 @@ def assert_near(actual, expected, what="", share=1e-4):
 @pytest.fixture(scope="module")
 def pages_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "pages"
-    origin = {"fingerprint": "", "verified": True}
-    shards.write_corpus(pages_corpus(), path, validation_fraction=0.1, split_seed=0, origin=origin)
+    shards.write_corpus(pages_corpus(), path, validation_fraction=0.1, split_seed=0, origin={})
     return path
 
 

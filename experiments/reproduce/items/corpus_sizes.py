@@ -9,6 +9,7 @@ import pandas as pd
 
 from experiments.report import keys
 from experiments.report.sections import Section, Seeds, Table
+from experiments.report.summary import marked
 from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Task, manifest_of
 from experiments.reproduce.plans import Plan
@@ -41,15 +42,12 @@ def section(plan: Plan) -> Section:
     """The rows of the paper and of the prepared corpora."""
     rows: list[dict[str, str]] = [{"corpus": f"{name} (paper)", **sizes} for name, sizes in PAPER.items()]
     measured: dict[str, Seeds] = {}
-    made = []
     for name in plan.datasets:
         manifest = manifest_of(DATASETS[name].path)
         sizes, found = manifest["corpus"], counts(manifest)
-        if manifest["origin"].get("verified") is None:
-            made.append(name)
         rows.append(
             {
-                "corpus": name,
+                "corpus": marked(name),
                 **{column: f"{size:,}" for column, size in found.items()},
                 "left × right items": f"{sizes['left_items']:,} × {sizes['right_items']:,}",
                 "training / validation pairs": f"{sizes['train_pairs']:,} / {sizes['validation_pairs']:,}",
@@ -57,13 +55,12 @@ def section(plan: Plan) -> Section:
             }
         )
         measured |= {keys.size(name, column): (float(size),) for column, size in found.items()}
-    words = f"Made to the paper's sizes, and not real text: {', '.join(made)}. " if made else ""
     caption = "Sizes after preparation; training pairs by each corpus's split; the hash is of all data."
     return Section(
         plan.item,
         "Corpus sizes",
         "Tables 1 and 3",
-        f"{words}What every corpus drops, and why, is counted in its manifest.",
+        "What every corpus drops, and why, is counted in its manifest.",
         (Table("sizes", caption, pd.DataFrame(rows).fillna("")),),
         measured=measured,
     )

@@ -2,8 +2,9 @@
 
 One trajectory for each learning rate η of the tables (the dense layers' rate keeps its ratio to it), driven
 by sampling and measured for SOGram with each α. The reference is a Gramian of a large sample; the table shows
-its standard error. Options: ``samples``, the size of that sample; ``learning_rates``, the larger
-first; ``alphas``; ``steps``. Each may be a table by corpus. ``part`` names the table of one of several plans.
+its standard error. Options: ``samples``, the size of that sample, and ``steps``, which may be tables
+by corpus; ``learning_rates``, the larger first; ``alphas``; ``part``, the name of the table of one of several
+plans.
 """
 
 from __future__ import annotations

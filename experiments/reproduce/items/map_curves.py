@@ -20,8 +20,8 @@ def methods_of(plan: Plan) -> tuple[Method, ...]:
     """The methods of a plan.
 
     Options: ``alphas``, ``exact`` and ``sagram`` of `rankings.paper_methods`, ``estimator_settings`` (more
-    ``--set`` settings by estimator), ``estimator_seeds`` (the seeds of an estimator, if not all). Both
-    call SAGram so, whatever its caches.
+    ``--set`` settings by estimator), ``estimator_seeds`` (the seeds of an estimator, if not all). The
+    last two call SAGram ``SAGram``, whether its caches are per pair or per item.
     """
     options = plan.options
     methods = rankings.paper_methods(

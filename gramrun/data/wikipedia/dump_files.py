@@ -253,7 +253,7 @@ def verify(files: DumpFiles, tables: Sequence[str] = TABLES) -> DumpFiles:
         else:
             return replace(files, note=f"no {STATUS} and no sha1sums.txt lie beside the tables")
     except (OSError, InputError) as error:
-        return replace(files, note=f"{folder / STATUS}: {error}; remove it or get it again")
+        return replace(files, note=f"{folder}: {error}; remove it or get it again")
     for table, file in published.files.items():
         if table in tables:
             if files.tables.get(table) != folder / file.name:
