@@ -98,7 +98,7 @@ def baseline(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit and evaluate a baseline: popularity, implicit ALS, exact ALS or EASE.
+    """Fit and evaluate a baseline: popularity, by features, TF-IDF, implicit ALS, exact ALS or EASE.
 
     An interrupted exact ALS goes on when the same command is given again.
 

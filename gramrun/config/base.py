@@ -61,6 +61,12 @@ class Interval(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _has_whole_steps(self) -> Interval:
+        if self.unit == "steps" and not self.count.is_integer():
+            raise ValueError(f"{self.count:g} steps is no whole number of steps")
+        return self
+
     def steps(self, pairs: int, batch_size: int) -> int:
         """The interval in steps; at least 1 unless it is 0."""
         if not self.count:
@@ -68,7 +74,7 @@ class Interval(Section):
         return max(1, round(self.count * (pairs / batch_size if self.unit == "epochs" else 1)))
 
     def __str__(self) -> str:
-        return f"{Decimal(str(self.count)).normalize():f} {self.unit}"  # every digit, and no exponent
+        return f"{Decimal(str(abs(self.count))).normalize():f} {self.unit}"  # every digit, and no exponent
 
 
 class TimedInterval(Interval):

@@ -114,15 +114,15 @@ class EstimatorSection(Section):
     @property
     def family(self) -> str:
         """The estimator's name in figures, without α, such as ``SOGram``."""
+        caches = {None: "", "item": " + SAGA caches", "pair": " + SAGA caches per pair"}[self.cache_entry]
         parts = [
             {
-                "sampling": "sampling",
-                "sogram": "SOGram" + (" + SAGA caches" if self.cache_entry else ""),
+                "sogram": f"SOGram{caches}",
                 "sagram": f"SAGram β={self.beta}, per {self.cache_entry}",
-                "control-variate": "control variate" + (" + SAGA caches" if self.cache_entry else ""),
+                "control-variate": f"control variate{caches}",
                 "exact": "exact Gramian",
                 "none": "no gravity",
-            }.get(self.name, self.name.partition(":")[2])
+            }.get(self.name, self.name)
         ]
         if self.name == "sogram" and (self.debias or self.start == "exact"):
             parts.append("debiased" if self.debias else "exact start")

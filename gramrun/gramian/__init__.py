@@ -1,7 +1,7 @@
 """Gramian estimators (paper, Section 3), one file each, and the objectives that use them.
 
-To add an estimator, write its file, list it in `make_estimator` and in tests/contracts.py. An estimator of
-your own package needs neither: see `gramrun.gramian.custom`.
+To add an estimator, write its file, and list it in `make_estimator`, in `gramrun.config.estimator` and in
+tests/contracts.py. An estimator of your own package needs none of that: see `gramrun.gramian.custom`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,13 +14,11 @@ from gramrun.config import RunConfig
 from gramrun.data.corpus import Feature, Side, SplitCorpus
 from gramrun.model.compiled_engine import CompiledEngine
 from gramrun.model.engine import Engine, PlainEngine
-from gramrun.model.l2 import dense_decay, row_decays
+from gramrun.model.l2 import dense_decay, row_decays, row_frequencies
 from gramrun.model.optimizers import SPARSE_OPTIMIZERS, OptimizerOptions
 from gramrun.model.row_wise import RowWiseEngine, RowWiseTables
 from gramrun.model.static_engine import StaticEngine
 from gramrun.model.towers import FeatureColumn, TwoTower, embed_in_chunks, table_name
-
-_ITEMS_MARKED = 1 << 20  # at once by `trained_rows`; bounds memory
 
 
 def make_model(config: RunConfig, corpus: SplitCorpus, split: RowWiseTables | None = None) -> TwoTower:
@@ -93,26 +90,12 @@ def clear_untrained_rows(model: TwoTower, corpus: SplitCorpus, split: RowWiseTab
     as they are.
     """
     tables = model.named_tables()
-    for vocabulary, trained in trained_rows(corpus).items():
-        name, untrained = table_name(vocabulary), torch.from_numpy(~trained)
+    for vocabulary, frequencies in row_frequencies(corpus).items():
+        name, untrained = table_name(vocabulary), torch.from_numpy(frequencies == 0)
         if split is None:
             tables[name][untrained] = 0
         else:
             split.clear(name, untrained)
-
-
-def trained_rows(corpus: SplitCorpus) -> dict[str, np.ndarray]:
-    """Mark the rows that a training pair holds: by vocabulary, bool, shape (rows,)."""
-    found: dict[str, np.ndarray] = {}
-    sides = ((corpus.left, corpus.left_frequency), (corpus.right, corpus.right_frequency))
-    for side, frequency in sides:
-        for f in side.features:
-            trained = found.setdefault(f.vocabulary, np.zeros(corpus.vocabulary_sizes[f.vocabulary], bool))
-            for first in range(0, side.items, _ITEMS_MARKED):
-                offsets = f.offsets[first : first + _ITEMS_MARKED + 1]
-                held = np.repeat(frequency[first : first + _ITEMS_MARKED] > 0, np.diff(offsets))
-                trained[f.indices[offsets[0] : offsets[-1]][held]] = True
-    return found
 
 
 @torch.no_grad()

@@ -117,7 +117,7 @@ class Engine(ABC, Generic[Rows]):
         return self.towers[side].dense(self.gather(batch).inputs)
 
     def settle(self) -> None:
-        """Take the steps that rows of the tables still lack."""
+        """Bring every row of the tables up to date: a lazy engine puts a row's steps off until it is read."""
 
     def answer(self) -> None:
         """Help the first process to embed items until it calls `stop_answers`; with split tables only."""

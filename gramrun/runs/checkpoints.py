@@ -16,14 +16,13 @@ import pickle
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gramrun.base.errors import ConfigError, InputError, RunError
 from gramrun.base.files import check_schema, disk_errors, new_file, remove_orphans_in, sync_files
-from gramrun.base.processes import Processes
 from gramrun.base.records import is_number
 from gramrun.runs.directory import Run
 from gramrun.runs.parts import Records, check_parts, read_parts, write_parts
@@ -31,31 +30,13 @@ from gramrun.runs.session import identities
 
 SCHEMA_VERSION = 2  # 2: another order of pairs, and learners instead of torch optimizers
 
+if TYPE_CHECKING:
+    from gramrun.training.trainer import Trainer
+
 _log = logging.getLogger(__name__)
 
 
-class Resumable(Protocol):
-    """What `save` and `restore` need of a trainer."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The parameters."""
-
-    processes: Processes
-    step: int
-    total_steps: int
-
-    def state_dict(self) -> dict[str, Any]:
-        """The whole state, as tensors and numbers."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore it."""
-
-    def split_state(self) -> dict[str, Tensor]:
-        """What is split among the processes: DTensors by name; empty without split tables."""
-
-
-def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
+def save(run: Run, trainer: Trainer, **extra: Any) -> Path:
     """Save the trainer's state and `extra` as the checkpoint of its current step.
 
     Of several processes the first calls this; with split tables the others call `save_split` meanwhile.
@@ -84,7 +65,7 @@ def save(run: Run, trainer: Resumable, **extra: Any) -> Path:
     return path
 
 
-def save_split(run: Run, trainer: Resumable) -> Records:
+def save_split(run: Run, trainer: Trainer) -> Records:
     """Write this process's part of the split tables; does nothing without any.
 
     Raises:
@@ -98,7 +79,7 @@ def save_split(run: Run, trainer: Resumable) -> Records:
     return write_parts(run.checkpoint_path(trainer.step), tensors, trainer.processes)
 
 
-def check_finite(trainer: Resumable) -> None:
+def check_finite(trainer: Trainer) -> None:
     """Check the parameters that this process holds whole.
 
     Raises:
@@ -114,7 +95,7 @@ def _check_finite(step: int, name: str, values: Tensor) -> None:
         raise RunError(f"step {step}: {name} is not finite; lower train.learning_rate")
 
 
-def restore(run: Run, trainer: Resumable) -> dict[str, Any]:
+def restore(run: Run, trainer: Trainer) -> dict[str, Any]:
     """Restore the newest complete checkpoint into `trainer`; return its `extra`.
 
     Without a checkpoint the trainer stays at its start, and `extra` is empty. Torn checkpoints, which are

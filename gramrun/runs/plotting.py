@@ -153,7 +153,6 @@ def trade_off_figure(frame: pd.DataFrame, estimator: str) -> Figure:
 
 @styled
 def _error_figure(frame: pd.DataFrame) -> Figure:
-    frame = _with_seed(frame)
     figure, panels = error_panels(frame, "batch_size", "B = {}")
     styles = line_styles(frame["label"])
     for panel, shown in panels:
@@ -176,7 +175,6 @@ def theory_figure(frame: pd.DataFrame) -> Figure:
             Theory is drawn as its mean over seeds.
     """
     require(frame, ("step", "label", "batch_size", "side", "error", "reference_error", *_THEORY))
-    frame = _with_seed(frame)
     figure, panels = error_panels(frame, "batch_size", "B = {}")
     # Solid, because dashes mean theory; colour and marker distinguish the lines.
     styles = {label: {**style, "linestyle": "-"} for label, style in line_styles(frame["label"]).items()}
@@ -315,10 +313,6 @@ def _draw_bands(panel: Axes, frame: pd.DataFrame, colour: str) -> None:
         below, above = (over_seeds(frame, "epoch", end) for end in (low, high))
         panel.fill_between(below["x"], below["mean"], above["mean"], color=colour, alpha=opacity, linewidth=0)
     _draw_median(panel, frame, {"color": colour, "linewidth": 1.6})
-
-
-def _with_seed(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame if "seed" in frame else frame.assign(seed=0)
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:

@@ -96,7 +96,8 @@ def open_run(
     Of several processes only the first reads and writes the directory.
 
     Returns:
-        A function that makes or reopens the run directory, for when all else of the run is made; the trainer.
+        A function that makes the run directory, or returns the run to resume: call it last, so that a failure
+        before leaves the old run as it was. And the trainer, at step 0.
 
     Raises:
         InputError: when there is a run and neither `resume` nor `force`, or none to resume.

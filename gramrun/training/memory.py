@@ -6,8 +6,9 @@
 with work a step's batches, whose memory the allocator keeps, and the most that an evaluation, a checkpoint of
 split tables or the start of the caches takes at once. Linux overcommits memory and kills later, so a run is
 checked before it makes anything. The host's prediction is of resident bytes, as ``ru_maxrss`` counts them,
-mapped pages included; the kernel drops those when it needs memory, so the check leaves them out. The tests
-compare the GPU's prediction with tensors on a CPU; nobody has compared it with a GPU.
+mapped pages included; the kernel drops those when it needs memory, so the check leaves them out. ``make gpu``
+compares the GPU's prediction with what torch reserves: on an H200 the static engine's was within .3 %, the
+plain engine's above by 1 to 6 % on larger wikis and by half at Simple's size.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CACHES = "Gramian caches"
 _FIRST_STEPS = 150_000_000
 _CUDA_BUILD = 150_000_000  # what torch's build for CUDA loads more in a first step, on a CPU too; 50 to 200
 _TORCHREC = 50_000_000  # what TorchRec's modules take more than compiled loops; measured
-WORKSPACES = 200_000_000  # of cuBLAS and the allocator on a GPU; a guess
+WORKSPACES = 200_000_000  # of cuBLAS and the allocator on a GPU; about what an H200 took
 _ROWS_RANKED, _CANDIDATES_RANKED = 256, 65_536  # at once (`gramrun.evaluation.ranking`)
 _ROWS_MEASURED = 4096  # at once (`gramrun.evaluation.protocol`)
 _ROWS_SUMMED = 65_536  # of caches at once, in float32 and twice in float64 (`gramrun.gramian.sagram`)

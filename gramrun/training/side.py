@@ -13,7 +13,7 @@ from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.data.batches import IndexStream, Stream, step_generator
 from gramrun.gramian.batch import GramianBatch, weighted_moments
 from gramrun.gramian.population import Population
-from gramrun.model.towers import EMBED_CHUNK, embed_chunks, embed_in_chunks
+from gramrun.model.towers import EMBED_CHUNK, embed_chunks
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class EmbeddedSide:
         stream: the random stream of its Gramian batches (`gramrun.data.batches`).
         processes: the processes that train together. `draw`, `from_pairs` and `whole` return the part of this
             process, `chunks` whole chunks.
+        id_dropout: p.
     """
 
     name: str
@@ -84,18 +85,13 @@ class EmbeddedSide:
         pass. It is unbiased for G(t−1), so its bias for G(t) is −(G(t) − G(t−1)), the drift of one step. In
         an epoch no pair occurs twice, so at γ = 1 its variance is σ²/|B| · (n − |B|)/(n − 1), a little below
         that of a drawn batch; at other γ, σ² is that of r u⊗u with the importance r = w_x/p_x. How it depends
-        on the next gradient batch: `gramrun.gramian.estimator`.
+        on the next gradient batch: docs/mathematics.md#reused-batches.
         """
         pairs, embeddings = self.processes.share(pairs), self.processes.share(embeddings)
         items = self.population.pair_items[pairs].long()
         importance = self.population.importance
         weights = None if importance is None else importance[items]
         return GramianBatch(items, embeddings, pairs=pairs, importance=weights)
-
-    @torch.no_grad()
-    def embed_items(self, items: Tensor) -> Tensor:
-        """Embed any number of items without a graph: shape (len(items), k)."""
-        return embed_in_chunks(self.embed, items)
 
     @torch.no_grad()
     def chunks(self, items: Tensor) -> Iterator[GramianBatch]:

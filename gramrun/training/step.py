@@ -54,6 +54,7 @@ def training_step(state: Trainer) -> float:
         means, u, v = state.gradient_step(pairs)
     if engine.captured:  # else checked before the update
         check_finite(state, means)
+    # An observer of gram-error, which runs in one process, may have `batch: previous` too.
     if state.config.estimator.batch == "previous" or state.processes.count == 1:
         state.previous = state.processes.gather(u), state.processes.gather(v)
     return float(means[0])

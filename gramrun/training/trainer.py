@@ -1,7 +1,7 @@
 """Training as a generator of plain records, one a step (`gramrun.training.step`).
 
 B and B' come from independent streams (Proposition 1's condition; with ``batch: previous`` up to 1/n, see
-`gramrun.gramian.estimator`). Progress, evaluation, checkpoints and Gramian errors consume the records.
+docs/mathematics.md#reused-batches). Progress, evaluation, checkpoints and Gramian errors consume the records.
 """
 
 from __future__ import annotations

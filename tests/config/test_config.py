@@ -171,6 +171,12 @@ def test_intervals(text, pairs, expected):
     assert Interval.model_validate(text).steps(pairs, batch_size=1000) == expected
 
 
+def test_steps_are_whole_however_they_are_given():
+    with pytest.raises(ValueError, match="2.5 steps is no whole number of steps"):
+        Interval(count=2.5, unit="steps")
+    assert str(Interval(count=-0.0, unit="steps")) == "0 steps"
+
+
 @given(
     st.integers(0, 10**12).map("{} steps".format)
     | st.decimals(0, 10**6, places=9).map("{:f} epochs".format)

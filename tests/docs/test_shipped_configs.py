@@ -9,9 +9,6 @@ import pytest
 import toys
 import yaml
 
-from gramrun.base.errors import InputError
-from gramrun.evaluation.baselines.implicit_als import check_installed
-
 CONFIGS = sorted((pages.ROOT / "configs").rglob("*.yaml"))
 # What each dataset's configs are tried on: `prepare` of a corpus, and settings of its own.
 PREPARED = {
@@ -79,10 +76,7 @@ def command_of(config):
     sections = yaml.safe_load(config.read_text())
     if "baseline" in sections:
         if sections["baseline"]["name"] == "implicit-als":
-            try:
-                check_installed()
-            except InputError:
-                pytest.skip("the package implicit is not installed")
+            pytest.importorskip("implicit")
         return "baseline", ["baseline.sweeps=3"]
     if config.stem == "gram-error":
         return "gram-error", ["train.steps=3", "gram_error.every=1"]

@@ -11,6 +11,7 @@ from experiments.studies.gain import Gain, inner
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
 from gramrun.data.split import split_corpus
+from gramrun.model.towers import embed_in_chunks
 from gramrun.training.trainer import Trainer
 
 ITEMS, K, RATE, GRAVITY = 12, 3, 1.0, 3.0
@@ -29,7 +30,7 @@ def trainer_of_all_pairs(*changes):
 
 
 def rows(side):
-    return side.embed_items(torch.arange(ITEMS)).double()
+    return embed_in_chunks(side.embed, torch.arange(ITEMS)).double()
 
 
 def test_one_step_of_gradient_descent_answers_as_its_formula_says():

@@ -35,7 +35,7 @@ def error_frame(estimators=ESTIMATORS, seeds=1, points=20):
     )
     frame["epoch"], frame["seconds"] = frame["step"] / 10, frame["step"] * 0.1
     frame["error"] = np.exp(-frame["step"] / 20) + generator.uniform(0.01, 0.05, len(frame))
-    return frame if seeds > 1 else frame.drop(columns="seed")
+    return frame
 
 
 def theory_frame(seeds=1, reference_error=0.0):

@@ -144,6 +144,17 @@ def test_a_file_that_is_growing_and_one_that_is_damaged(tmp_path):
     assert read_table(file, ["step", "error"], ["estimator"])["estimator"].tolist() == ["SOGram", "null"]
 
 
+def test_estimators_that_differ_have_labels_that_differ(make_config):
+    own = [make_config(f"estimator.name={module}:Mine") for module in ("one", "two")]
+    cached = [
+        make_config(
+            "estimator.name=sogram", f"estimator.cache={entry}", "train.gamma_left=1", "train.gamma_right=1"
+        )
+        for entry in ("item", "pair")
+    ]
+    assert len({*frames.labels([*own, *cached])}) == 4
+
+
 def test_the_engine_is_named_only_where_nothing_else_tells_methods_apart(make_config):
     plain, compiled = (f"train.engine={name}" for name in ("plain", "compiled"))
     same = frames.labels([make_config(plain), make_config(compiled)])

@@ -13,6 +13,7 @@ from gramrun.base.errors import ConfigError, InputError
 from gramrun.base.interruption import Interrupted
 from gramrun.gramian.exact import relative_error
 from gramrun.gramian.population import make_population
+from gramrun.model.towers import embed_in_chunks
 from gramrun.runs import checkpoints, figures
 from gramrun.training import gram_error, trajectory
 from gramrun.training.side import EmbeddedSide
@@ -51,7 +52,7 @@ def test_the_file_has_every_estimator_side_and_step(watched):
 def test_errors_are_against_the_pairs_of_the_paper(watched, corpus):
     """The last row of the file, recomputed from its definition over all training pairs."""
     _, trainer, observers, file = watched
-    rows = trainer.left.embed_items(torch.from_numpy(corpus.train.left).long()).double()
+    rows = embed_in_chunks(trainer.left.embed, torch.from_numpy(corpus.train.left).long()).double()
     exact = rows.T @ rows / len(rows)
     torch.testing.assert_close(trainer.left.exact_gramian(), exact, rtol=1e-6, atol=1e-9)
     last = pd.read_csv(file).query("step == 40 and side == 'left' and estimator == 'sampling'")
@@ -152,7 +153,7 @@ def test_the_trajectory_is_measured_by_its_definitions_and_not_influenced(watche
     alone, terms = Trainer(trainer.config, corpus), {}
     for record in alone.steps():
         if record.step >= 39:
-            rows = alone.right.embed_items(torch.from_numpy(corpus.train.right).long()).double()
+            rows = embed_in_chunks(alone.right.embed, torch.from_numpy(corpus.train.right).long()).double()
             terms[record.step] = torch.einsum("ni,nj->nij", rows, rows)
     parameters = zip(trainer.model.parameters(), alone.model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in parameters)

@@ -20,6 +20,7 @@ from gramrun.config import RunConfig, TimedInterval
 from gramrun.config.loading import load_config
 from gramrun.data.batches import Stream, step_generator
 from gramrun.gramian.exact import relative_error
+from gramrun.model.towers import embed_in_chunks
 from gramrun.runs import checkpoints
 from gramrun.training import loop as fitting
 from gramrun.training.loop import OWN_STORE, fit, goes_on
@@ -128,7 +129,7 @@ def test_a_run_logs_the_error_of_its_own_gramians(tmp_path, make_config, corpus,
         exact = side.exact_gramian()
         if side.items > samples:
             generator = step_generator(run.config.train.seed, stream, trainer.step)
-            rows = side.embed_items(side.population.draw(generator, samples)[0]).double()
+            rows = embed_in_chunks(side.embed, side.population.draw(generator, samples)[0]).double()
             exact = rows.T @ rows / samples
         error = relative_error(estimator.gramian, exact)
         assert last[f"gramian_error_{side.name}"] == pytest.approx(error, rel=1e-6)

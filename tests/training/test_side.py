@@ -6,6 +6,7 @@ import torch
 
 from gramrun.data.permutation import permuted, round_keys
 from gramrun.gramian.batch import batch_moments
+from gramrun.model.towers import embed_in_chunks
 from gramrun.training.trainer import Trainer
 
 
@@ -33,7 +34,7 @@ def test_the_previous_batch_is_the_last_gradient_batch_under_its_own_parameters(
     order = permuted(np.arange(n), n, round_keys((seed, 2, 0), n))
 
     def embedded():
-        return [side.embed_items(torch.arange(side.items)) for side in sides]
+        return [embed_in_chunks(side.embed, torch.arange(side.items)) for side in sides]
 
     theta = [embedded()]  # after 0, 1, 2, ... updates
     first = [batch_moments(side.draw(seed, side.stream, 0, 64)) for side in sides]
@@ -63,7 +64,10 @@ def test_a_shared_batch_has_the_two_sides_of_the_same_pairs(make_config, corpus)
         expected = []
         for trainer in trainers:
             columns = zip((trainer.left, trainer.right), (corpus.train.left, corpus.train.right), strict=True)
-            rows = [side.embed_items(torch.from_numpy(column)[pairs].long()) for side, column in columns]
+            rows = [
+                embed_in_chunks(side.embed, torch.from_numpy(column)[pairs].long())
+                for side, column in columns
+            ]
             expected.append([row.T @ row / 32 for row in rows])
             next(trainer.steps())
         torch.testing.assert_close(shared.left_estimator.gramian, expected[0][0])

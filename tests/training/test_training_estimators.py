@@ -10,6 +10,7 @@ import torch
 from gramrun.gramian import CacheOptions, make_estimator
 from gramrun.gramian.batch import GramianBatch
 from gramrun.gramian.schedule import AlphaSchedule
+from gramrun.model.towers import embed_in_chunks
 from gramrun.training import gram_error
 from gramrun.training.trainer import Trainer
 
@@ -60,7 +61,10 @@ CASES = {
 
 
 def all_items(side):
-    return [GramianBatch(items, side.embed_items(items)) for items in torch.arange(side.items).split(50)]
+    return [
+        GramianBatch(items, embed_in_chunks(side.embed, items))
+        for items in torch.arange(side.items).split(50)
+    ]
 
 
 def by_hand(trainer, side, name, options):

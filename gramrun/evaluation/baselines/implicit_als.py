@@ -23,21 +23,6 @@ from gramrun.config import BaselineSection
 from gramrun.data.corpus import SplitCorpus
 
 
-def check_installed() -> None:
-    """Check that the package `implicit` can be imported.
-
-    Raises:
-        InputError: when it cannot, with the command that installs it.
-    """
-    try:
-        import implicit.cpu.als  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"the baseline implicit-als needs the package implicit ({error}); "
-            "install it with: pip install 'gramrun[baselines]' (or pip install 'implicit>=0.7')"
-        ) from None
-
-
 def fit(section: BaselineSection, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
     """Factorise the matrix of training pairs.
 
@@ -52,9 +37,14 @@ def fit(section: BaselineSection, corpus: SplitCorpus) -> tuple[Tensor, Tensor]:
         InputError: when the package is not installed.
         RunError: when the factorisation does not stay finite.
     """
-    check_installed()
-    from implicit.cpu.als import AlternatingLeastSquares
-    from implicit.recommender_base import ModelFitError
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+        from implicit.recommender_base import ModelFitError
+    except ImportError as error:
+        raise InputError(
+            f"the baseline implicit-als needs the package implicit ({error}); "
+            "install it with: pip install 'gramrun[baselines]' (or pip install 'implicit>=0.7')"
+        ) from None
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
 
