@@ -386,7 +386,7 @@ OPTIMIZERS = [
     ("in {} of {} cases. 120", *in_shorter_trainings()),
 ]  # fmt: skip
 UNDER_SGD = [
-    ("α = 0.01, at {}, has {} with two of five planned seeds, and still rises by {} %", error(SGD, HUNDREDTH, "64"), of(SGD, HUNDREDTH, "64"), rise(SGD, HUNDREDTH, "64")),
+    ("α = 0.01, at {}, has {} and still rises by {} %.", error(SGD, HUNDREDTH, "64"), of(SGD, HUNDREDTH, "64"), rise(SGD, HUNDREDTH, "64")),
     ("after 60 epochs, at {} % of exact ALS after 1,920", share(SGD)),
     ("Sampling's effective rank is {} of 64", rank(SGD, SAMPLING)),
     ("in the end: {}, {} % of exact ALS, above sampling with each of the five seeds, and it still rises by {} % in", maps(SGD, HUNDREDTH), share(SGD, HUNDREDTH), rise(SGD, HUNDREDTH)),
@@ -401,6 +401,7 @@ UNDER_SGD = [
     ("SOGram has {} with α = 0.1 and {} with 0.01, SAGram per item {}. The errors", *(steady(TITLES_SGD, x) for x in (SOGRAM, HUNDREDTH, ITEM))),
     ("are {} with sampling, {} with α = 0.1, {} with 0.01 (effective ranks {}), {} with 0.001, which still rises by {} % in the last tenth, and {} with SAGram", *(error(TITLES_SGD, x) for x in (SAMPLING, SOGRAM, HUNDREDTH)), rank(TITLES_SGD, HUNDREDTH), error(TITLES_SGD, LEAST), rise(TITLES_SGD, LEAST), error(TITLES_SGD, ITEM)),
     ("sampling ends at {}. The errors are {} with sampling, {} with SOGram (α = 0.1) and {} with SAGram per item; at a constant η the two have {} and {}, and", maps(TITLES_SGD, batch="64"), *(error(TITLES_SGD, x, "64") for x in (SAMPLING, SOGRAM, ITEM)), *(steady(TITLES_SGD, x, "64") for x in (SOGRAM, ITEM))),
+    ("α = 0.01, at {}, has {} at a constant η and {} in the end (effective ranks {}).", *(f(TITLES_SGD, HUNDREDTH, "64") for f in (error, steady, of, rank))),
 ]  # fmt: skip
 LAG = [
     ("in the five above it loses {} to {} %** (table below)", *(f"{x:.0f}" for x in five_losses())),
