@@ -240,10 +240,11 @@ def verify(files: DumpFiles, tables: Sequence[str] = TABLES) -> DumpFiles:
         InputError: a table is not the one that was published.
     """
     folder = Path(files.origin)
-    sums = folder / f"{files.wiki}-{files.date}-sha1sums.txt"
+    status, sums = folder / STATUS, folder / f"{files.wiki}-{files.date}-sha1sums.txt"
+    source = status if status.is_file() else sums
     try:
-        if (folder / STATUS).is_file():
-            published = parse_status((folder / STATUS).read_bytes(), files.wiki, files.date)
+        if source == status:
+            published = parse_status(status.read_bytes(), files.wiki, files.date)
         elif sums.is_file():
             listed = [line.split() for line in sums.read_text("ascii", "replace").splitlines()]
             sha1 = {pair[1]: pair[0] for pair in listed if len(pair) == 2 and _SHA1.fullmatch(pair[0])}
@@ -253,7 +254,7 @@ def verify(files: DumpFiles, tables: Sequence[str] = TABLES) -> DumpFiles:
         else:
             return replace(files, note=f"no {STATUS} and no sha1sums.txt lie beside the tables")
     except (OSError, InputError) as error:
-        return replace(files, note=f"{folder}: {error}; remove it or get it again")
+        return replace(files, note=f"{source}: {error}; remove it or get it again")
     for table, file in published.files.items():
         if table in tables:
             if files.tables.get(table) != folder / file.name:
