@@ -17,10 +17,10 @@ from gramrun.runs import figures, plotting
 
 Seeds = tuple[float, ...]  # one number a seed, in the order of the plan's seeds
 Values = dict[str, Seeds]  # measurements by name
-REACHED = (
-    0.9  # Trained towers rank above popularity and reach this share of exact ALS of the same objective, ...
-)
-FLOOR = 0.95  # ... within the noise of seeds; those whose mean is below this share of that are not trained.
+# Trained towers rank above popularity and reach this share of exact ALS of the same objective, within the
+# noise of seeds; those whose mean is below `FLOOR` of what is required are not trained.
+REACHED = 0.9
+FLOOR = 0.95
 
 
 @dataclass(frozen=True)

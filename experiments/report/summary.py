@@ -37,7 +37,7 @@ RULE = (
     "PASS: all of the 95 % interval over seeds is within the claim's limits. FAIL: none of it. BETTER THAN "
     "CLAIMED: none of it, on the side where more is had. NOT DECIDED: it reaches across a limit. NOT "
     f"TRAINED: towers rank below popularity, or below {100 * REACHED:.0f} % of exact ALS of their objective "
-    f"(all of their interval does, or their mean by {100 * (1 - FLOOR):.0f} % of that). "
+    f"(all of their interval, or their mean by {100 * (1 - FLOOR):.0f} % of that). "
     "NOT TESTED HERE: not measured, or in runs that did not get far enough for the claim, or with one seed. "
     "† made or expanded data. * A real corpus, but not one of the paper's. enwik8, fast training: errors "
     "along the training of trained towers; along the others towers learn slowly. Ranking: where no optimizer "

@@ -91,7 +91,7 @@ class Cost:
 
 
 def sizes_of(name: str) -> Sizes | None:
-    """The sizes of a prepared corpus, or those of the paper's; None where neither is known."""
+    """The sizes of a corpus that is or was prepared, or those of the paper's; None where neither is known."""
     try:
         manifest = manifest_of(Path("data") / name)
     except InputError:
@@ -111,6 +111,7 @@ def sizes_of(name: str) -> Sizes | None:
         sum(manifest["vocabularies"].values()),
         (left, right),
         (len(sides["left"]), len(sides["right"])),
+        PAPER[name].download if name in PAPER else 0.0,
     )
 
 
@@ -243,10 +244,12 @@ def _tables(frame: pd.DataFrame) -> list[str]:
 
 def _unprepared(sizes: dict[str, Sizes | None]) -> list[str]:
     """What is to be downloaded and prepared before the first run."""
-    absent = {name: found for name, found in sizes.items() if not _is_prepared(name)}
+    absent = {
+        name: found.download if found else 0.0 for name, found in sizes.items() if not _is_prepared(name)
+    }
     lines = [
-        f"- {name}: " + (f"about {size_text(int(found.download))} to download" if found else "not known")
-        for name, found in absent.items()
+        f"- {name}: " + (f"about {size_text(int(download))} to download" if download else "not known")
+        for name, download in absent.items()
     ]
     return ["", "### To be prepared", "", *lines] if lines else []
 

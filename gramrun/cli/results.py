@@ -49,10 +49,11 @@ def evaluate(
     report = Report(as_json)
     report.text(describe(result))  # before it is written: a full disk or another's run loses no result
     try:
-        report.record(runs.record_evaluation(opened, result))
+        record = runs.record_evaluation(opened, result)
     except (InputError, RunError):
         report.record({key: value for key, value in result.items() if key != directory.PER_ITEM})
         raise
+    report.record(record)
     hint = (
         ""
         if isinstance(opened, runs.BaselineRun)

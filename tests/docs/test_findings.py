@@ -688,15 +688,6 @@ def spreads() -> list[str]:
     return [f"{100 * np.std(x, ddof=1) / np.mean(x):.1f} %" for x in map(seeds, runs)]
 
 
-def test_effective_ranks_by_seed():
-    """Those below k/2, of sampling in trained towers of the titles and at Simple's size."""
-    runs = ("enwik8-titles/paper-sampling-products-bfloat16", f"simple-scale/paper-sampling{WIDER}")
-    ranks = (pair for run in runs for pair in seeds(run, key="effective_rank") if min(pair) < 32)
-    first, second, one, other = (" and ".join(f"{rank:.0f}" for rank in pair) for pair in ranks)
-    assert f"two of eight there have {first}, and {second}, two of eight at Simple's size" in WORDS
-    assert f"have {one}, at a MAP@10 2 % lower, and {other}." in WORDS
-
-
 def test_who_would_be_not_trained_by_the_mean_alone():
     judged = {
         verdict["dataset"]
@@ -722,17 +713,6 @@ def test_who_would_be_not_trained_by_the_mean_alone():
     assert text.format(*shares[0], *shares[1]) in WORDS
     assert set(below.values()) == {"88", "89", "90"}
     assert "seven trainings with verdicts would be NOT TRAINED" in WORDS
-
-
-def test_where_sagram_per_item_is_not_nearly_exact():
-    """The left error at the sizes of fr and en."""
-    titles = ("fr-scale, sparse Adam", "en-scale, Adagrad")
-    own, base = (
-        [pages.number(float(cell(title, "1024", x, "error of Ĝ").split(" · ")[0]), 2) for title in titles]
-        for x in ("SAGram per item", SAMPLING)
-    )
-    text = f"(errors {' and '.join(own)}, sampling's {' and '.join(base)})"
-    assert text in " ".join(REPLICATION.split())
 
 
 # What no number says
@@ -898,28 +878,6 @@ def test_how_far_rounding_moves_a_lift():
     )
 
 
-def test_training_map():
-    titles, wide = (
-        final_map(name)["training MAP@10"].dropna().map(map_of)
-        for name in ("enwik8-titles", "simple-scale-wider-inputs")
-    )
-    assert (
-        f"{pages.number(titles[SOGRAM], 3)} with SOGram, {pages.number(titles[SAMPLING], 3)} with sampling"
-        in WORDS
-    )
-    (both,) = {pages.number(wide[x], 3) for x in (SOGRAM, SAMPLING)}
-    assert f"{both} with SOGram and with sampling at inputs of 256" in WORDS
-
-
-def test_how_much_sooner_sogram_ranks_like_sampling():
-    """Least and greatest speed-up of the seeds, in steps."""
-    found = pd.read_csv(REFERENCE / "map_curves" / "speed-ups-simple-scale-wider-inputs.csv").set_index(
-        "method"
-    )
-    low, high = found.loc[SOGRAM, "in steps"].split(" to ")
-    assert f"in {low} to {high} times fewer steps" in WORDS
-
-
 def test_planted_topics_by_the_rules_of_the_report():
     planted = {(v["claim"], v["case"]): v for v in pages.verdicts() if v["dataset"] == "planted-clusters"}
     outcomes = {key: verdict["outcome"] for key, verdict in planted.items()}
@@ -939,11 +897,6 @@ def test_planted_topics_by_the_rules_of_the_report():
 
 def test_the_published_lifts_are_those_of_the_published_tables():
     pd.testing.assert_frame_equal(LIFTS, study.measure(REFERENCE), atol=1e-5, check_dtype=False)
-
-
-def test_what_momentum_costs_a_lower_alpha():
-    times = geometric(np.exp(without_momentum("enwik8", "0.01")))
-    assert "{:.1f} times [{:.1f}, {:.1f}] as good".format(*times) in WORDS
 
 
 def test_sogram_loses_where_gravity_answers_much():

@@ -64,6 +64,7 @@ from test_findings import (
 )
 
 from experiments.report.claims import CLAIMS
+from experiments.report.sections import geometric
 from experiments.reproduce import rankings
 
 ITEM, HUNDREDTH, LEAST = "SAGram per item", "SOGram α=0.01", "SOGram α=0.001"
@@ -142,11 +143,6 @@ def losses_under_adam() -> list[float]:
     ]
 
 
-def best_of_twenty_epochs() -> str:
-    wide = f"simple-scale/paper-sogram{WIDER}-alpha-0.1"
-    return percent(between(wide, f"simple-scale/paper-sampling{WIDER}{ADAM}"))
-
-
 def both_machines() -> str:
     """SOGram's lift under SGD with α = 0.1, averaged by seed over a CPU and a GPU."""
     own = seeds(SGD_RUNS["SOGram, α = 0.1"]) / seeds(SGD_RUNS["sampling"])
@@ -156,6 +152,29 @@ def both_machines() -> str:
 def twice(longer: str, shorter: str, count: int) -> str:
     """What a longer training adds to the mean of the first seeds, in per cent."""
     return f"{100 * (seeds(longer, count).mean() / seeds(shorter, count).mean() - 1):.1f}"
+
+
+def low_ranks(run: str) -> list[str]:
+    """The effective ranks, left and right, of the seeds where one is below k/2."""
+    found = seeds(run, key="effective_rank")
+    return [f"{left:.0f} and {right:.0f}" for left, right in found if min(left, right) < 32]
+
+
+def lower_by_seed_of_least_rank() -> float:
+    """How far below the mean that seed's MAP@10 is at Simple's size with inputs of 256, in per cent."""
+    least = seeds(WIDE_RUNS[1], key="effective_rank").min(axis=1).argmin()
+    return 100 * (1 - seeds(WIDE_RUNS[1])[least] / seeds(WIDE_RUNS[1]).mean())
+
+
+def on_training(name: str, estimator: str) -> str:
+    """MAP@10 of the training pairs."""
+    return pages.number(map_of(final_map(name).loc[estimator, "training MAP@10"]), 3)
+
+
+def speed_up() -> str:
+    """The least and the greatest of SOGram's seeds at Simple's size with inputs of 256, in steps."""
+    file = REFERENCE / "map_curves" / f"speed-ups-{WIDE_TABLE}.csv"
+    return pd.read_csv(file).set_index("method").loc[SOGRAM, "in steps"]
 
 
 def by_left_items(title: str, estimator: str) -> str:
@@ -194,6 +213,7 @@ def five_losses() -> tuple[float, float]:
     return min(own), max(own)
 
 
+WIDE_TABLE = "simple-scale-wider-inputs"
 WIDE_RUNS = f"simple-scale/paper-sogram{WIDER}-alpha-0.1", f"simple-scale/paper-sampling{WIDER}"
 SIMPLE_RUNS = f"simple-scale/paper-sogram{BF16}-alpha-0.1", f"simple-scale/paper-sampling{BF16}"
 FRENCH = pd.read_csv(REFERENCE / "gpu" / "french_runs.csv").pivot(index="estimator", columns="seed")
@@ -300,6 +320,7 @@ WIKI_ITEM, EVERY_ITEM = under_adagrad()[2:]
 EVERY = under_adagrad()[1]
 FOUR, WITH_DENSE = (text.replace("-", "−") for text in nearest())
 LOSSES = losses_under_adam()
+BEST_OF_TWENTY_EPOCHS = percent(between(WIDE_RUNS[0], f"{WIDE_RUNS[1]}{ADAM}"))
 ON_GPU = sgd_lift(SOGRAM, 1890)
 HIGHER_AT_K = logs(SGD_AT_K["B = k: sampling"], SGD_RUNS["sampling"])
 PER_PAIR = percent(final_map("enwik8").loc["SAGram β=1, per pair", "lift over sampling [95 %]"])
@@ -321,9 +342,10 @@ def signed(text: str) -> str:
 
 
 README = [
+    ("(errors {} and {}, sampling's {} and {})", *(error(x, e).partition(" and ")[0] for e in (ITEM, SAMPLING) for x in ("fr-scale, sparse Adam", "en-scale, Adagrad"))),
     ("ends higher under Adagrad, by {} over seven splits and draws", bare(EVERY)),
     ("lower under Adam (with momentum), by {:.0f} to {:.0f} % at a learning rate", min(LOSSES), max(LOSSES)),
-    ("Adagrad's SOGram has {} (one seed)", bare(best_of_twenty_epochs())),
+    ("Adagrad's SOGram has {} (one seed)", bare(BEST_OF_TWENTY_EPOCHS)),
     ("on enwik8 {}, with α = 0.01 {} (undecided", bare(of(SGD, SOGRAM)), bare(of(SGD, HUNDREDTH))),
     ("a second set on a GPU {}; on its titles {}.", bare(ON_GPU), bare(of(TITLES_SGD, SOGRAM))),
     ("SAGram per item, which is nearer, has {}.", bare(EVERY_ITEM)),
@@ -334,6 +356,7 @@ README = [
     ("under SGD SAGram per item has {} on enwik8, {} on the titles.", bare(of(SGD, ITEM, "64")), bare(of(TITLES_SGD, ITEM, "64"))),
 ]  # fmt: skip
 TABLE_2 = [
+    ("two of eight there have {}, and {}, two of eight at Simple's size with inputs of 256 have {}, at a MAP@10 {:.0f} % lower, and {}", *low_ranks(f"enwik8-titles/paper-sampling{BF16}"), low_ranks(WIDE_RUNS[1])[0], lower_by_seed_of_least_rank(), low_ranks(WIDE_RUNS[1])[1]),
     ("twice the epochs of Adagrad add {} % on the titles (20 to 40 epochs, the same five seeds) and {} % at Simple's size", twice(f"enwik8-titles/paper-sampling{BF16}", f"enwik8-titles/paper-sampling{BF16}-epochs-20", 5), twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
     ("The exact Gramian without momentum, of which two runs of five collapse, is at {} %, sampling there at {} %", share(NO_MOMENTUM, EXACT), share(NO_MOMENTUM)),
     ("on the titles under Adagrad {} of 64 with sampling", rank(ADAGRAD_TITLES, SAMPLING)),
@@ -353,7 +376,7 @@ ANSWERS = [
     ("SOGram has {}, SAGram per item {}: a mean", EVERY, EVERY_ITEM),
     ("over SAGram per item SOGram has {} there", lift(np.exp(over_sagram()))),
     ("the gain is {} on the titles and {} on miwiki. Part", within_splits(TITLES), within_splits(WIKIS)),
-    ("sparse Adam's, which still rises, SOGram has {} (seed 0", best_of_twenty_epochs()),
+    ("sparse Adam's, which still rises, SOGram has {} (seed 0", BEST_OF_TWENTY_EPOCHS),
     ("undecided: {} with α = 0.1 and {} with 0.01. The same five seeds in float32 on a GPU have {} with 0.1; averaged by seed over both sets it is {} (not planned)", of(SGD, SOGRAM), of(SGD, HUNDREDTH), ON_GPU, both_machines()),
     ("SAGram per item, nearly exact, has {}, the exact one {} (three seeds", of(SGD, ITEM), percent(sgd_exact())),
     ("at {}, and so does SAGram per item, at {}; α = 0.01 has {} there, and 0.001, which still rises, {} ([details]", of(TITLES_SGD, SOGRAM), of(TITLES_SGD, ITEM), of(TITLES_SGD, HUNDREDTH), of(TITLES_SGD, LEAST)),
@@ -404,6 +427,7 @@ UNDER_SGD = [
     ("α = 0.01, at {}, has {} at a constant η and {} in the end (effective ranks {}).", *(f(TITLES_SGD, HUNDREDTH, "64") for f in (error, steady, of, rank))),
 ]  # fmt: skip
 LAG = [
+    ("{:.1f} times [{:.1f}, {:.1f}] as good", *geometric(np.exp(without_momentum("enwik8", "0.01")))),
     ("in the five above it loses {} to {} %** (table below)", *(f"{x:.0f}" for x in five_losses())),
     ("sampling ends at {}, {} % of exact ALS, which is {} over sampling with momentum", maps(NO_MOMENTUM), share(NO_MOMENTUM), logs("enwik8/paper-sampling-momentum-0", "enwik8/paper-sampling")),
     ("SOGram has {} with α = 0.1 (with momentum {}), {} with α = 0.01 ({}), and an effective rank of {} of 64 ({})", of(NO_MOMENTUM, SOGRAM), of(SPARSE, SOGRAM), mean(NO_MOMENTUM, HUNDREDTH), mean(SPARSE, HUNDREDTH), rank(NO_MOMENTUM, SOGRAM), rank(SPARSE, SOGRAM)),
@@ -418,6 +442,7 @@ LAG = [
     ("On enwik8 its effective rank is {} of 64, sampling's {}; but at η/5 it is {}, and", rank(SPARSE, SOGRAM), rank(SPARSE, SAMPLING), rank(f"{SPARSE}, η/5", SOGRAM)),
 ]  # fmt: skip
 CORPORA = [
+    ("{} with SOGram, {} with sampling", *(on_training("enwik8-titles", x) for x in (SOGRAM, SAMPLING))),
     ("SOGram has {} at B = 16·k (the first five seeds {}; three were added after looking, and have {} by themselves), SAGram per item {}.", of(ADAGRAD_TITLES, SOGRAM), *(logs(f"enwik8-titles/paper-sogram{BF16}-alpha-0.1", f"enwik8-titles/paper-sampling{BF16}", **x) for x in ({"last": 5}, {"first": 5})), of(ADAGRAD_TITLES, ITEM)),
     ("SOGram {} and {}, SAGram per item {} and {}. An interval", *(of_row(f"enwik8-titles-split{x}", e) for e in (SOGRAM, ITEM) for x in (1, 2))),
     ("has {} for SOGram and {} for SAGram per item; SOGram with α = 0.01 has {}, with 0.001 {}.", TITLES_SOGRAM, splits(TITLES, f"sagram{BF16}-cache-item", f"sampling{BF16}"), TITLES_HUNDREDTH, TITLES_LEAST),
@@ -427,6 +452,8 @@ CORPORA = [
     ("SAGram per item has {}, with an error of {} (sampling {}). SOGram with α = 0.01 has {}, with an error of {}.", by_left_items("en-scale, Adagrad", ITEM), error("en-scale, Adagrad", ITEM), error("en-scale, Adagrad", SAMPLING), by_left_items("en-scale, Adagrad", HUNDREDTH), error("en-scale, Adagrad", HUNDREDTH)),
 ]  # fmt: skip
 SIMPLE = [
+    ("{} with SOGram and with sampling at inputs of 256", *{on_training(WIDE_TABLE, x) for x in (SOGRAM, SAMPLING)}),
+    ("in {} to {} times fewer steps", *speed_up().split(" to ")),
     ("with inputs of 50 SOGram has {} over it", logs(SIMPLE_RUNS[0], f"simple-scale/paper-sagram{BF16}-cache-item")),
     ("ends near sampling: {} with inputs of 256 (five", of(WIDE, HUNDREDTH)),
     ("and {} with 50; with α = 0.001 it has {} (five seeds) and {} (with 50 one seed", mean("simple-scale, Adagrad", HUNDREDTH), of(WIDE, LEAST), mean("simple-scale, Adagrad", LEAST)),

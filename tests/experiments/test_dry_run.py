@@ -7,9 +7,12 @@ import pytest
 
 from experiments.reproduce import dry_run
 from experiments.reproduce.dry_run import PAPER, cost
+from experiments.reproduce.jobs import kept_manifest
 from experiments.reproduce.plans import load_profile
+from gramrun.base.files import write_json
 from gramrun.config import RunConfig
 from gramrun.config.loading import load_config
+from gramrun.data import shards
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +26,15 @@ def test_memory_is_near_the_exact_prediction(name, gigabytes):
     """What `gramrun train --dry-run` predicts on a corpus of these sizes."""
     found = cost("train", config_of("paper-sampling", dataset=name), PAPER[name])
     assert found.memory == pytest.approx(gigabytes * 1e9, rel=0.1)
+
+
+def test_a_corpus_that_was_prepared_elsewhere_has_sizes_and_no_download(corpus_path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept, manifest = kept_manifest(Path("data/toy")), shards.read_manifest(corpus_path)
+    kept.parent.mkdir(parents=True)
+    write_json(kept, manifest)
+    assert dry_run.sizes_of("toy").pairs == manifest["corpus"]["train_pairs"]
+    assert dry_run._unprepared({"toy": dry_run.sizes_of("toy")})[-1] == "- toy: not known"
 
 
 def test_costs_follow_their_shapes():
