@@ -15,7 +15,7 @@ from typing import NoReturn
 from experiments.reproduce.dry_run import dry_run
 from experiments.reproduce.pipeline import reproduce
 from experiments.reproduce.plans import load_profile, narrowed, profiles
-from experiments.reproduce.worker import terminate_all
+from experiments.reproduce.scheduler import terminate_all
 from gramrun.base.errors import GramrunError, InputError
 
 

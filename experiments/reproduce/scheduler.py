@@ -19,12 +19,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from tqdm import tqdm
 
 from experiments.reproduce.jobs import Job, Script, Task, remember_failure, seconds_of, state_of
-from experiments.reproduce.worker import run_module
 from gramrun.base.capacity import time_text
 from gramrun.base.errors import RunError
 from gramrun.base.files import write_json
 from gramrun.base.provenance import provenance
 
+_RUNNING: set[subprocess.Popen[str]] = set()
 _FLAGS = {"new": [], "resume": ["--resume"], "failed": ["--resume"], "stale": ["--force"]}
 
 
@@ -128,16 +128,19 @@ def _time_left(jobs: Sequence[Job], forecast: Forecast, cores: int) -> str:
     return f"at most {time_text(statistics.fmean(known or [0]) * math.ceil(len(jobs) / cores))} left"
 
 
+def terminate_all() -> None:
+    """Ask every job at work to save its state and end; Ctrl-C reaches them without it."""
+    for process in tuple(_RUNNING):
+        process.terminate()
+
+
 def gramrun(arguments: Sequence[str]) -> None:
-    """Run one gramrun command without output.
+    """Run one gramrun command on all cores, without output.
 
     Raises:
         RunError: it fails, with its own message.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "gramrun", *arguments], capture_output=True, text=True, check=False
-    )
-    _check("gramrun", arguments, done.returncode, done.stderr)
+    _run("gramrun", arguments)
 
 
 def make_run(task: Task, *flags: str) -> None:
@@ -146,8 +149,7 @@ def make_run(task: Task, *flags: str) -> None:
     Raises:
         RunError: it fails, with its own message.
     """
-    arguments = task.arguments(*flags)
-    _check("gramrun", arguments, *run_module("gramrun", arguments))
+    _run("gramrun", task.arguments(*flags), OMP_NUM_THREADS="1")
 
 
 def run_script(script: Script) -> None:
@@ -159,8 +161,7 @@ def run_script(script: Script) -> None:
     started = time.monotonic()
     script.stamp.unlink(missing_ok=True)  # a failing script must not leave a stamp
     script.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments = [*script.arguments, "--output", str(script.output)]
-    _check(script.module, arguments, *run_module(script.module, arguments))
+    _run(script.module, [*script.arguments, "--output", str(script.output)], OMP_NUM_THREADS="1")
     if not script.output.exists():
         raise RunError(f"{script.module} has not written {script.output}")
     seconds = time.monotonic() - started
@@ -168,9 +169,22 @@ def run_script(script: Script) -> None:
     write_json(script.stamp, {**script.describe(), **made})
 
 
-def _check(module: str, arguments: Sequence[str], code: int, errors: str) -> None:
-    if code:
-        lines = errors.strip().splitlines()  # the last line of a traceback names the error
-        raise RunError(
-            f"{module} {' '.join(arguments)} failed ({code})" + (f": {lines[-1]}" if lines else "")
-        )
+def _run(module: str, arguments: Sequence[str], **environment: str) -> None:
+    """Run ``python -m MODULE`` without output; `environment` is set beside what is set here."""
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **environment},
+    ) as process:
+        _RUNNING.add(process)
+        try:
+            errors = process.communicate()[1].strip().splitlines()
+        finally:
+            _RUNNING.remove(process)
+    if process.returncode:  # the last line of a traceback names the error
+        reason = f": {errors[-1]}" if errors else ""
+        raise RunError(f"{module} {' '.join(arguments)} failed ({process.returncode}){reason}")

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +56,7 @@ def test_states_of_a_run(here):
     remember_failure(task, "killed")  # before it has written anything
     scheduler.run_all([task])
     assert state_of(task) == "done"
+    assert read_json(task.output / directory.MANIFEST)["threads"] == 1
     assert Forecast([task]).seconds(task) == seconds_of(task) > 0
     assert state_of(replace(task, overrides=(*task.overrides, "baseline.gravity=2"))) == "stale"
     trained = run_task("train", "synthetic", "sogram", seed=3)
@@ -92,6 +95,26 @@ def test_a_script_that_fails_or_writes_nothing_fails_the_job(writer):
     lazy = replace(writer, arguments=("--lazy",), output=writer.output.with_name("none.txt"))
     with pytest.raises(RunError, match="has not written"):
         scheduler.run_all([lazy])
+
+
+def test_every_job_at_work_is_asked_to_end(tmp_path, monkeypatch):
+    """A SIGTERM for the whole is not theirs: without this they would go on, each to its end."""
+    (tmp_path / "sleeper.py").write_text(
+        "import pathlib, sys, time\npathlib.Path(sys.argv[-1]).touch()\ntime.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    scripts = [Script("sleeper", (), "a", tmp_path / name) for name in ("a", "b")]
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(scheduler.run_script, script) for script in scripts]
+        while not all(
+            script.output.exists() or end.done() for script, end in zip(scripts, ends, strict=True)
+        ):
+            time.sleep(0.05)
+        scheduler.terminate_all()
+        for end in ends:
+            with pytest.raises(RunError, match=r"failed \(-15\)"):
+                end.result()
+    scheduler.terminate_all()  # of none
 
 
 def test_what_is_not_known_begins_first(here, monkeypatch):
