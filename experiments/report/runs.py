@@ -26,6 +26,7 @@ class RunRecord:
     git_commit: str
     environment: str
     machine: str
+    device: str
     threads: int
     started: str
     seconds: float
@@ -56,6 +57,7 @@ def read_record(path: Path) -> RunRecord:
         git_commit=str(manifest.get("git_commit") or "unknown"),
         environment=environment(manifest),
         machine=str(manifest.get("processor", "unknown")),
+        device="cuda" if getattr(run.config, "device", "cpu") == "cuda" else "cpu",
         threads=int(manifest.get("threads", 0)),
         started=str(manifest.get("started", "")),
         seconds=float(manifest.get("seconds", 0.0)),
@@ -92,15 +94,19 @@ def common_lines(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
 
 def time_table(records: Sequence[RunRecord]) -> pd.DataFrame:
     """When and where each run was made, and for how many seconds it ran, with whatever ran beside it."""
-    rows = [(r.name, round(r.seconds, 1), r.machine, r.threads, r.started, r.short_commit) for r in records]
-    return pd.DataFrame(rows, columns=["run", "seconds", "machine", "threads", "started", "commit"])
+    columns = ["run", "seconds", "machine", "device", "threads", "started", "commit"]
+    rows = [
+        (r.name, round(r.seconds, 1), r.machine, r.device, r.threads, r.started, r.short_commit)
+        for r in records
+    ]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def hours(times: pd.DataFrame) -> str:
-    """How many runs there are and how long they ran, on each machine, in one line."""
+    """How many runs there are and how long they ran, on each machine and its GPU, in one line."""
     each = [
-        f"{len(seconds)} on {machine}, {seconds.sum() / 3600:,.1f} hours"
-        for machine, seconds in times.groupby("machine")["seconds"]
+        f"{len(seconds)} on {machine}{' with a GPU' * (device == 'cuda')}, {seconds.sum() / 3600:,.1f} hours"
+        for (machine, device), seconds in times.groupby(["machine", "device"])["seconds"]
     ]
     return "; ".join(each) or "none here"
 

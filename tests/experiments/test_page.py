@@ -110,6 +110,7 @@ def test_markdown_has_the_claims_first_and_every_table_is_one(page, report):
     times = pd.read_csv(report.folder / "runs.csv")
     assert times["run"].tolist() == [f"enwik8/sampling-seed{seed}" for seed in SEEDS]
     assert times["seconds"].tolist() == [90.0] * 3 and times["threads"].tolist() == [1] * 3
+    assert times["device"].tolist() == ["cpu"] * 3
     assert "- Seeds: 0, 1, 2\n- Data: enwik8 f6958ff4f7ec\n" in text
 
 
