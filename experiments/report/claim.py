@@ -73,6 +73,7 @@ class Claim:
         paper: the paper's number, in words.
         item: the item of the report that measures it.
         each: placeholders and their values; one comparison for every combination. `dataset` is one of them.
+        other: by data set, the corpus that it is compared with, ``{other}`` in names.
         measure: how left and right are compared.
         left, right: names of measurements (`keys`); two are their quotient, seed by seed.
         limits: where the compared value must lie.
@@ -92,6 +93,7 @@ class Claim:
     paper: str = "figure only"
     item: str
     each: Mapping[str, Sequence[str | int]]
+    other: Mapping[str, str] = field(default_factory=dict)
     measure: Measure = "ratio"
     left: Name
     right: Name | None = None
@@ -118,9 +120,10 @@ class Claim:
         return tuple(sorted(left if len(left) == 2 else (*left, *right)))
 
     def cases(self) -> list[dict[str, str]]:
-        """Every combination of the placeholders' values."""
+        """Every combination of the placeholders' values, and the `other` corpus."""
         values = itertools.product(*self.each.values())
-        return [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
+        found = [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
+        return [case | {"other": self.other[case["dataset"]]} for case in found] if self.other else found
 
     @property
     def compared(self) -> str:
@@ -132,7 +135,7 @@ class Claim:
         return " to ".join(filter(None, (left, right)))
 
 
-D = "{dataset}"
+D, OTHER = "{dataset}", "{other}"
 ABOVE_1, BELOW_1, ABOVE_0 = Limits(low=1), Limits(high=1), Limits(low=0)
 DUMP = {
     "simple": "needs the dump of Simple English Wikipedia of the paper's time, or as near as there is",

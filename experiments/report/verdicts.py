@@ -192,7 +192,7 @@ def _judge(
         ", ".join(
             f"{name} = {value}" if len(name) == 1 else value
             for name, value in case.items()
-            if name != "dataset"
+            if name not in ("dataset", "other")
         ),
         *estimate,
         outcome,

@@ -183,6 +183,9 @@ def _run(module: str, arguments: Sequence[str], **environment: str) -> None:
         _RUNNING.add(process)
         try:
             errors = process.communicate()[1].strip().splitlines()
+        except BaseException:  # an interrupt, which Popen does not hand on
+            process.kill()
+            raise
         finally:
             _RUNNING.remove(process)
     if process.returncode:  # the last line of a traceback names the error
