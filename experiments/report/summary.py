@@ -53,7 +53,8 @@ DETAILS = (
     f"of their interval (one seed: its value), or a mean {100 * (1 - FLOOR):.0f} % below the limit; exact "
     "ALS counts where it was solved. "
     "Verdicts, not the intervals shown, are corrected by Holm's method for the number of comparisons of the "
-    "same measurements, at every α, in one training (corpus, optimizer, length) and on its other splits; "
+    "same measurements, at every α, in one training (corpus, optimizer, length) and on its other splits, of "
+    "one claim on two corpora in all trainings; "
     "(Holm) marks what it leaves undecided. Claims, limits and their reasons: experiments/report/claims.py."
 )
 

@@ -6,11 +6,12 @@ it is Welch's interval, of ratios by their logarithms. A contrast takes the less
 ends, since both must hold. A seed that never arrives counts as infinite; the interval is then that of the
 median, from the least to the greatest value, which six seeds or more have at 95 %.
 
-Comparisons of the same measurements (`Claim.family`), at every α, in one training (a data set of the profile)
-and on its other splits are a family. Holm's method keeps the chance of any wrong PASS or FAIL among them at
-5 %: the verdicts of the m comparisons are those at the level 1 − 5 %/m; with the d that this decides taken
-away, those of the rest at 1 − 5 %/(m − d), and so on. Verdicts on the same values are one comparison: where
-their interval covers the truth, all are right. A contrast has a second value, and is one more.
+Comparisons of the same measurements (`Claim.family`), at every α, in one training (a data set of the
+profile) and on its other splits are a family; so are those of one claim on two corpora, in all its
+trainings. Holm's method keeps the chance of any wrong PASS or FAIL among them at 5 %: the verdicts of the m
+comparisons are those at the level 1 − 5 %/m; with the d that this decides taken away, those of the rest at 1
+− 5 %/(m − d), and so on. Verdicts on the same values are one comparison: where their interval covers the
+truth, all are right. A contrast has a second value, and is one more.
 
 ===============  ====================================================================================
 PASS             the whole interval lies within the claim's limits
@@ -125,7 +126,8 @@ def judge(
     for place, verdict in enumerate(verdicts):
         if verdict.tested and verdict.claim.measure != "count":
             at_every_alpha = tuple(re.sub(r"α=[\d.]+", "α={α}", name) for name in verdict.claim.family)
-            families.setdefault((at_every_alpha, corpus_of(verdict.dataset)), []).append(place)
+            training = "" if verdict.claim.other else corpus_of(verdict.dataset)
+            families.setdefault((at_every_alpha, training), []).append(place)
     for places in families.values():
         for place in undecided([verdicts[place] for place in places]):
             single = verdicts[places[place]]
