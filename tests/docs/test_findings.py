@@ -322,6 +322,7 @@ SGD_AT_K = {
     "B = k: sampling": f"enwik8/paper-sampling{SGD_KIND}-161b101e",
     "SOGram, α = 0.1": f"enwik8/paper-sogram{SGD_KIND}-a-0c20791e",
     "α = 0.01": f"enwik8/paper-sogram{SGD_KIND}-a-3b4291ae",
+    "α = 0.001": f"enwik8/paper-sogram{SGD_KIND}-a-7e3abc71",
     "SAGram per item": f"enwik8/paper-sagram{SGD_KIND}-c-a100cf44",
 }
 
