@@ -160,7 +160,9 @@ def test_the_command_is_the_narrowest_that_measures_a_claim():
         call("sogram-nearer-than-sampling", False, **nearer)
         == "quick --items gramian_error --datasets enwik8"
     )
-    both = call("lift-grows-enwik8", True, dataset="enwik8-titles", other="enwik8-adagrad", α="0.01")
+    both = call(
+        "lift-grows-enwik8", True, dataset="enwik8-titles", other="enwik8-adagrad-smaller-start", α="0.01"
+    )
     assert both == "published --items final_map --datasets enwik8-titles enwik8"
     planted = {"dataset": "planted-clusters", "k": "16", "B": "4"}
     assert call("lift-grows-planted", False, **planted) == "standard --items scaling"
