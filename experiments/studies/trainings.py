@@ -21,7 +21,10 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     ],
     "enwik8, Adam, 30 epochs": ["enwik8-dense-adam-half-as-long"],
     "enwik8, Adagrad": ["enwik8-adagrad", "enwik8-adagrad-more-alphas"],
-    "enwik8, Adagrad, smaller start": ["enwik8-adagrad-smaller-start"],
+    "enwik8, Adagrad, smaller start": [
+        "enwik8-adagrad-smaller-start",
+        "enwik8-adagrad-smaller-start-small-batch",
+    ],
     "enwik8, Adagrad, 480 epochs": ["enwik8-adagrad-eight-times-as-long"],
     "enwik8, Adagrad, 30 epochs": ["enwik8-adagrad-half-as-long"],
     "enwik8, Adagrad, η/5": ["enwik8-adagrad-slower"],
