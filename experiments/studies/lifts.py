@@ -41,6 +41,7 @@ LIFTS = {"": "lift [95 %]", ", constant η": "at a constant η"}  # of a table, 
 SGD = "enwik8, SGD, 1,920 epochs"
 FACTORIAL = (  # of `TRAININGS`
     "enwik8, Adagrad",
+    "enwik8, Adagrad, smaller start",
     "enwik8, sparse Adam, η/5",
     "enwik8, sparse Adam",
     "enwik8, Adam",

@@ -76,6 +76,7 @@ WIDE, ADAGRAD_TITLES, MIWIKI = (
     "enwik8, titles, Adagrad, 40 epochs",
     "miwiki, sparse Adam",
 )
+SMALL_START = "enwik8, Adagrad, smaller start"
 START, NO_MOMENTUM = "enwik8, sparse Adam, smaller start", "enwik8, sparse Adam without momentum"
 
 
@@ -261,6 +262,14 @@ def start_spread() -> str:
     return f"{100 * (own.max() / own.min() - 1):.1f}"
 
 
+def starts_at_simples_size() -> list[str]:
+    """MAP@10 of the tuning split with tables that start at .01 and at .1."""
+    frame = pd.read_csv(REFERENCE / "training" / "simple-scale.csv", dtype=str)
+    own = frame[(frame[["input_dim", "learning_rate", "epochs"]] == ["50", "0.0975", "6"]).all(axis=1)]
+    maps = own.set_index("table_scale")["tuning_map@10"]
+    return [pages.number(float(maps[x]), 4) for x in ("0.01", "0.1")]
+
+
 def french(split: str, seed: int, estimator: str = SOGRAM) -> float:
     own = FRENCH[f"{split}_map@10"][seed]
     return own[estimator] / own[SAMPLING]
@@ -370,9 +379,9 @@ README = [
     ("It loses {:.0f} to {:.0f} % under Adam", min(LOSSES), max(LOSSES)),
     ("it has {} on enwik8 and {} on the titles, undecided", bare(of(SGD, SOGRAM)), bare(of(TITLES_SGD, SOGRAM))),
     ("SAGram per item, which is nearer, has {}.", bare(EVERY_ITEM)),
-    ("changes by {} under SGD, undecided", bare(growth(SGD_TITLES, "0.1"))),
+    ("changes with α = 0.1 by +{} under Adagrad (undecided when corrected for the number of comparisons) and by {} under SGD", *(bare(growth(x, "0.1")) for x in ("", SGD_TITLES))),
     ("towers reach {} % of exact ALS or less", share("fr-scale, sparse Adam", ITEM)),
-    ("the exact one {} on enwik8 and SAGram per item {} on the titles after 80 epochs, over sampling at {} and {} % of exact ALS", bare(of(DENSE_ADAM, EXACT, "64")), bare(of(LONG, ITEM, "64")), share(DENSE_ADAM, SAMPLING, "64"), share(LONG, SAMPLING, "64")),
+    ("on enwik8 the exact one {} and, from a smaller start, {}, on the titles SAGram per item {} after 80 epochs of dense Adam, over sampling at {}, {} and {} % of exact ALS", *(bare(of(x, y, "64")) for x, y in ((DENSE_ADAM, EXACT), (SMALL_START, EXACT), (LONG, ITEM))), *(share(x, SAMPLING, "64") for x in (DENSE_ADAM, SMALL_START, LONG))),
 ]  # fmt: skip
 TABLE_2 = [
     ("two of eight there have {}, and {}, two of eight at Simple's size with inputs of 256 have {}, at a MAP@10 {:.0f} % lower, and {}", *low_ranks(f"enwik8-titles/paper-sampling{BF16}"), low_ranks(WIDE_RUNS[1])[0], lower_by_seed_of_least_rank(), low_ranks(WIDE_RUNS[1])[1]),
@@ -388,11 +397,12 @@ ANSWERS = [
     ("{} on the titles under 80 epochs of dense Adam (after 160 {}), {} on enwik8 with a", of(LONG, ITEM), of(LONGER, ITEM), of(START, EXACT)),
     ("and {} on miwiki [without momentum]", of_row("miwiki-no-momentum", EXACT)),
     ("the paper's, has {} on enwik8, uncorrected", PER_PAIR),
-    ("on enwik8 {} under dense Adam and {} under sparse, on the titles more", signed(of(DENSE_ADAM, EXACT, "64")), signed(of(SPARSE, EXACT, "64"))),
+    ("on enwik8 {} under Adagrad with a [smaller start](#the-optimizer-b-and-length), {} under dense Adam and {} under sparse, on the titles more", signed(of(SMALL_START, EXACT, "64")), signed(of(DENSE_ADAM, EXACT, "64")), signed(of(SPARSE, EXACT, "64"))),
     ("SAGram per item has {} on enwik8 and {} on the titles over sampling", of(SGD, ITEM, "64"), of(TITLES_SGD, ITEM, "64")),
     ("ends higher with B = k than with 16·k, by {}", HIGHER_AT_K),
     ("SOGram has {} at [Simple's size](#sogram-at-simples-size) (eight, one and one seeds; one draw NOT TRAINED), {} on the [titles](#larger-and-other-corpora) (one split NOT TRAINED) and {} on miwiki, where SAGram per item has {}", WIDE_SOGRAM, TITLES_SOGRAM, WIKI_SOGRAM, WIKI_ITEM),
     ("with trained towers it has {}, and SAGram per item {}. So", EVERY, EVERY_ITEM),
+    ("shows no gain: {}.", of(SMALL_START, SOGRAM)),
     ("over SAGram per item SOGram has {} there", lift(np.exp(over_sagram()))),
     ("the gain is {} on the titles and {} on miwiki. Part", within_splits(TITLES), within_splits(WIKIS)),
     ("sparse Adam's, which still rises, SOGram has {} (seed 0", BEST_OF_TWENTY_EPOCHS),
@@ -402,7 +412,7 @@ ANSWERS = [
     ("{} % on enwik8 under sparse Adam and {} % under dense, {} and {} % on the titles, {} % on miwiki, {} % at Simple's size with inputs of 256 (one seed), {} % with a smaller start; with B = k as much on enwik8 and {} % on the titles", lost(SPARSE), lost(DENSE_ADAM), lost(TITLES_SPARSE), lost(LONG), lost(MIWIKI), lost("simple-scale, inputs of 256, sparse Adam"), lost(START), lost(LONG, batch="64")),
     ("no gain on miwiki, failed ({} over three splits)", WIKI_SOGRAM.partition(" [")[0]),
     ("α = 0.01 ends highest of all, {} over 0.1", logs(SGD_RUNS["α = 0.01"], SGD_RUNS["SOGram, α = 0.1"])),
-    ("under SGD {} with α = 0.1, {} with 0.01 and {} with 0.001; with 0.1 under sparse Adam, where SOGram loses on both, {} and under dense Adam {}. Corrected", *(growth(SGD_TITLES, x) for x in ("0.1", "0.01", "0.001")), *(growth(x, "0.1") for x in ("-sparse-adam", "-adam"))),
+    ("under Adagrad {} with α = 0.1, {} with 0.01 and {} with 0.001; under SGD {}, {} and {}; with 0.1 under sparse Adam, where SOGram loses on both, {} and under dense Adam {}. Corrected", *(growth(x, y) for x in ("", SGD_TITLES) for y in ("0.1", "0.01", "0.001")), *(growth(x, "0.1") for x in ("-sparse-adam", "-adam"))),
     ("of French Wikipedia towers reach {} % of exact ALS or less", share("fr-scale, sparse Adam", ITEM)),
     ("of fourteen trainings ({} NOT TRAINED) SOGram loses in the five where gravity answers more than .4", {8: "eight"}[sum(not is_trained(x) for x in answers())]),
     ("so undecided are the titles at {}, miwiki's second split at {}, its third with α = 0.01 at {}, and SGD on enwik8 with α = 0.01 at {}", of(ADAGRAD_TITLES, SOGRAM), of_row("miwiki-split1-adagrad", SOGRAM), of_row("miwiki-split2-adagrad", HUNDREDTH), of(SGD, HUNDREDTH)),
@@ -418,10 +428,13 @@ AT_K = [
 ]  # fmt: skip
 OPTIMIZERS = [
     ("sampling reaches {} % of exact ALS with dense Adam and {} % with sparse Adam, the exact Gramian {} and {} %", *(share(x, e) for e in (SAMPLING, EXACT) for x in (DENSE_ADAM, SPARSE))),
-    ("The rows at η/5 ({} %) and of Adagrad ({} %) are", *(share(f"enwik8, {x}", EXACT) for x in ("sparse Adam, η/5", "Adagrad"))),
+    ("The rows at η/5 ({} %) and of Adagrad from the common start ({} %) are", *(share(f"enwik8, {x}", EXACT) for x in ("sparse Adam, η/5", "Adagrad"))),
     ("sampling ends at {}, {} % of exact ALS, and rises by 1 %", maps("enwik8, Adagrad, 480 epochs"), share("enwik8, Adagrad, 480 epochs")),
     ("ends higher: {}, {} % of exact ALS", maps(START), share(START)),
     ("where sampling ends at {}, after 60 at {}", maps("enwik8, Adam, 120 epochs"), maps(DENSE_ADAM)),
+    ("sampling ends at {}, {} % of exact ALS, on its plateau, with effective ranks of {} ([16·k]", maps(SMALL_START), share(SMALL_START), rank(SMALL_START, SAMPLING)),
+    ("At 16·k SOGram has {} with α = 0.1, the exact Gramian {}; at k the exact one gains {}, SOGram {}.", of(SMALL_START, SOGRAM), of(SMALL_START, EXACT), *(signed(of(SMALL_START, x, "64")) for x in (EXACT, SOGRAM))),
+    ("a start of .01 is better too: {} instead of {} after six epochs with inputs of 50", *starts_at_simples_size()),
     ("{}, {} and {} against {}, {} and {} after", *(maps(f"enwik8, titles, Adagrad, {x} epochs", batch=b) for b in ("64", "1024") for x in (10, 20, 40))),
     ("sampling ends at {}, {} % of exact ALS (after 80 at {}), SAGram per item at {}, {} % ({}), SOGram at {} ({})", maps(LONGER), share(LONGER), maps(LONG), maps(LONGER, ITEM), share(LONGER, ITEM), maps(LONG, ITEM), maps(LONGER, SOGRAM), maps(LONG, SOGRAM)),
     ("under sparse Adam at B = 1,024: {}", PER_PAIR),
@@ -445,7 +458,7 @@ UNDER_SGD = [
     ("are {} with sampling, {} with α = 0.1, {} with 0.01 (effective ranks {}), {} with 0.001, which still rises by {} % in the last tenth, and {} with SAGram", *(error(TITLES_SGD, x) for x in (SAMPLING, SOGRAM, HUNDREDTH)), rank(TITLES_SGD, HUNDREDTH), error(TITLES_SGD, LEAST), rise(TITLES_SGD, LEAST), error(TITLES_SGD, ITEM)),
     ("sampling ends at {}. The errors are {} with sampling, {} with SOGram (α = 0.1) and {} with SAGram per item; at a constant η the two have {} and {}, and", maps(TITLES_SGD, batch="64"), *(error(TITLES_SGD, x, "64") for x in (SAMPLING, SOGRAM, ITEM)), *(steady(TITLES_SGD, x, "64") for x in (SOGRAM, ITEM))),
     ("α = 0.01, at {}, has {} at a constant η and {} in the end (effective ranks {}).", *(f(TITLES_SGD, HUNDREDTH, "64") for f in (error, steady, of, rank))),
-    ("0.001, at {}, has {} in the end (three seeds) and still rises by {} %.", *(f(TITLES_SGD, LEAST, "64") for f in (error, of, rise))),
+    ("0.001, at {}, has {} in the end and still rises by {} %.", *(f(TITLES_SGD, LEAST, "64") for f in (error, of, rise))),
 ]  # fmt: skip
 LAG = [
     ("{:.1f} times [{:.1f}, {:.1f}] as good", *geometric(np.exp(without_momentum("enwik8", "0.01")))),
@@ -541,14 +554,14 @@ def test_a_statement(page, statement):
     assert text.format(*values) in " ".join(page.split())
 
 
-def test_where_the_lift_is_seen_to_shrink():
+def test_where_the_growth_of_the_lift_is_decided():
     outcomes = {key: verdict[0] for key, verdict in GROWN.items()}
     assert [key for key, outcome in outcomes.items() if outcome == "FAIL"] == [(SGD_TITLES, "0.001")]
     undecided = {key for key, outcome in outcomes.items() if outcome == "NOT DECIDED"}
     assert undecided == {
-        (SGD_TITLES, "0.1"), (SGD_TITLES, "0.01"), ("-sparse-adam", "0.1"), ("-adam", "0.1")
+        ("", "0.1"), ("", "0.01"), (SGD_TITLES, "0.1"), (SGD_TITLES, "0.01"), ("-sparse-adam", "0.1"), ("-adam", "0.1")
     }  # fmt: skip
-    assert {outcomes["", alpha] for alpha in ("0.1", "0.01", "0.001")} == {"NOT TRAINED"}
+    assert [key for key, outcome in outcomes.items() if outcome == "PASS"] == [("", "0.001")]
 
 
 # No number without a sentence
