@@ -16,6 +16,7 @@ code: what is published stays (`add`).
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ import yaml
 from experiments.reproduce.corpora import DATASETS
 from experiments.reproduce.jobs import Job, Script, kept_manifest, stamp_of, state_of
 from gramrun.base.errors import InputError
-from gramrun.base.files import new_file
+from gramrun.base.files import disk_errors, new_file
 from gramrun.base.locks import locked
 from gramrun.data.manifest import UNREADABLE
 from gramrun.data.shards import MANIFEST
@@ -138,9 +139,16 @@ def restore(file: Path = FILE) -> int:
     found = {Path(path): content for path, content in read(file).items()}
     lasts = {path: _last(path, found) for path in found}
     absent = [path for path in found if not lasts[path].exists()]
-    for path in sorted(absent, key=lambda path: (lasts[path], path == lasts[path])):
-        with new_file(path) as temporary:
-            temporary.write_bytes(found[path])
+    for path in absent:
+        if path != lasts[path]:
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(found[path])
+    os.sync()  # once: to sync thousands of files one by one takes a minute
+    for path in absent:
+        if path == lasts[path]:
+            with new_file(path) as temporary:
+                temporary.write_bytes(found[path])
     return len(absent)
 
 

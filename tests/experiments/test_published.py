@@ -54,36 +54,30 @@ def test_a_run_that_is_here_is_left_alone(finished):
 def test_a_run_whose_restoring_was_interrupted_is_completed(finished, monkeypatch):
     published.add(finished)
     run = finished[0].output
-    for path in run.iterdir():
-        path.unlink() if path.is_file() else shutil.rmtree(path)
-    own, written = published.new_file, []
+    shutil.rmtree(run)
 
-    def second_fails(path):
-        written.append(path)
-        if len(written) == 2:
-            raise KeyboardInterrupt
-        return own(path)
+    def stopped(path):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(published, "new_file", second_fails)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(published, "new_file", stopped)
         published.restore()
     assert not (run / "manifest.json").exists()  # so that it does not count as a run
     assert published.restore() == 3
     assert {path.name for path in run.iterdir()} == {"manifest.json", "config.yaml", "metrics.jsonl"}
 
 
-def test_runs_are_restored_one_after_another(finished, monkeypatch):
-    """An interruption leaves at most one folder without its manifest."""
-    other = finished[0].output.with_name("a-seed1")
-    shutil.copytree(finished[0].output, other)
-    published.add([*finished, replace(finished[0], output=other)])
-    own, written = published.new_file, []
-    monkeypatch.setattr(published, "new_file", lambda path: written.append(path) or own(path))
+def test_a_manifest_is_restored_when_the_other_files_are_on_the_disk(finished, monkeypatch):
+    published.add(finished)
     shutil.rmtree("results/runs")
-    published.restore()
-    ends = [path.parent.name for path in written if path.name == "manifest.json"]
-    assert ends == ["a-seed0", "a-seed1"]
-    assert [path.parent.name for path in written[2:]] == ["a-seed0"] * 3 + ["a-seed1"] * 3
+    synced = []
+
+    def sync():
+        synced.append({path.name for path in finished[0].output.iterdir()})
+
+    monkeypatch.setattr(published.os, "sync", sync)
+    assert published.restore() == 5
+    assert synced == [{"config.yaml", "metrics.jsonl"}]
 
 
 def test_a_script_adds_its_file_to_those_of_others(finished):
