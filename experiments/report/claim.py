@@ -78,6 +78,7 @@ class Claim:
         left, right: names of measurements (`keys`); two are their quotient, seed by seed.
         limits: where the compared value must lie.
         better: the side of a band on which the claim is more than met; empty where neither is.
+        gains: whether left itself has to be within the limits too: a loss that shrinks is no gain that grows.
         why: the reason for these limits.
         needs: without these there is no verdict: runs too short, or towers below popularity.
         trained: names of `keys.trained`; where one falls short of 1, nothing is said about ranking.
@@ -99,6 +100,7 @@ class Claim:
     right: Name | None = None
     limits: Limits
     better: Literal["", "above", "below"] = ""
+    gains: bool = False
     why: str = "the sign is the claim"
     needs: tuple[Need, ...] = ()
     trained: tuple[str, ...] = ()
@@ -124,6 +126,11 @@ class Claim:
         values = itertools.product(*self.each.values())
         found = [dict(zip(self.each, map(str, combination), strict=True)) for combination in values]
         return [case | {"other": self.other[case["dataset"]]} for case in found] if self.other else found
+
+    @property
+    def wanted(self) -> str:
+        """The limits in words."""
+        return f"{self.limits}{', and on the larger corpus too' * self.gains}"
 
     @property
     def compared(self) -> str:

@@ -155,6 +155,7 @@ def lift_grows() -> Iterator[Claim]:
         source="Section 4.3, Table 2",
         measure="ratio between corpora",
         limits=ABOVE_1,
+        gains=True,
     )
     yield grows(
         id="lift-grows-enwik8",

@@ -152,7 +152,7 @@ def _row(groups: Sequence[Sequence[Verdict]]) -> ClaimRow:
     claims = [group[0].claim for group in groups]
     every = [verdict for group in groups for verdict in group]
     tested = [verdict for verdict in every if verdict.tested]
-    limits = dict.fromkeys(f"{claim.compared}: {claim.limits} ({claim.why})" for claim in claims)
+    limits = dict.fromkeys(f"{claim.compared}: {claim.wanted} ({claim.why})" for claim in claims)
     here = [_measured(dataset, found) for dataset, found in _by_dataset(tested).items()]
     return ClaimRow(
         [Told(group[0].claim, {o: n for o, n in tally(group).items() if n and o != Outcome.NOT_TESTED})
@@ -232,7 +232,7 @@ def _percent(value: float) -> str:
 
 def _wanted(claim: Claim) -> str:
     """The limits as estimates are shown."""
-    return claim.limits.told(_percent) if _is_lift(claim) else str(claim.limits)
+    return claim.limits.told(_percent) if _is_lift(claim) else claim.wanted
 
 
 def _where(group: Sequence[Verdict]) -> str:
@@ -291,7 +291,7 @@ def comparisons(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
             "measured": number(verdict.estimate),
             "95 %": f"[{number(verdict.low)}, {number(verdict.high)}]" if verdict.low == verdict.low else "–",
             "seeds": str(verdict.seeds),
-            "wanted": str(verdict.claim.limits) if verdict.tested else verdict.reason,
+            "wanted": verdict.claim.wanted if verdict.tested else verdict.reason,
         }
         for verdict in verdicts
         if not verdict.missing

@@ -3,8 +3,9 @@
 Left and right are compared seed by seed: the same seed has the same batches and start. The mean over seeds
 (of ratios, by their logarithms) gets a 95 % interval by Student's t. Seeds of two corpora do not pair: there
 it is Welch's interval, of ratios by their logarithms. A contrast takes the lesser of both parts' means and
-ends, since both must hold. A seed that never arrives counts as infinite; the interval is then that of the
-median, from the least to the greatest value, which six seeds or more have at 95 %.
+ends, since both must hold; a verdict on gains (`Claim.gains`) takes the lesser ends of their growth, which is
+shown, and of the gain on the larger corpus. A seed that never arrives counts as infinite; the interval is
+then that of the median, from the least to the greatest value, which six seeds or more have at 95 %.
 
 Comparisons of the same measurements (`Claim.family`), at every α, in one training (a data set of the
 profile) and on its other splits are a family; so are those of one claim on two corpora, in all its
@@ -158,8 +159,7 @@ def _distinct(family: Iterable[Verdict]) -> int:
 
 
 def _outcome_at(verdict: Verdict, level: float) -> Outcome:
-    rows = [np.array(row) for row in verdict.compared]
-    return _outcome(verdict.claim, *_estimate(verdict.claim, rows, level)[1:])
+    return _outcome(verdict.claim, [np.array(row) for row in verdict.compared], level)
 
 
 def _judge(
@@ -184,8 +184,8 @@ def _judge(
         if fault := _fault(claim, rows, used, estimate):
             reason = fault
         else:
-            outcome = _outcome(claim, *estimate[1:])
-            reason = _reason(claim, outcome, min(map(len, used.values())), estimate)
+            outcome = _outcome(claim, rows)
+            reason = _reason(claim, outcome, min(map(len, used.values())), estimate, rows)
             if nearest:
                 reason += f"; {nearest} has " + "{} [{}, {}]".format(*map(number, ceiling))
     return Verdict(
@@ -356,9 +356,12 @@ def _fault(claim: Claim, rows: Sequence[np.ndarray], used: Values, estimate: Est
     return f"{len(rows[0])} seeds are too few for the interval of a median" if endless else None
 
 
-def _outcome(claim: Claim, low: float, high: float) -> Outcome:
+def _outcome(claim: Claim, rows: Sequence[np.ndarray], level: float = LEVEL) -> Outcome:
     """Bounds are strict: a tie is on neither side."""
     limits = claim.limits
+    _, low, high = _estimate(claim, rows, level)
+    if claim.gains:
+        low, high = np.minimum((low, high), geometric(tuple(rows[0]), level)[1:])
     if high < limits.low or low > limits.high:
         side = "below" if high < limits.low else "above"
         return Outcome.BETTER if side == claim.better else Outcome.FAIL
@@ -368,15 +371,21 @@ def _outcome(claim: Claim, low: float, high: float) -> Outcome:
     return Outcome.NOT_DECIDED
 
 
-def _reason(claim: Claim, outcome: Outcome, seeds: int, estimate: Estimate) -> str:
+def _reason(
+    claim: Claim, outcome: Outcome, seeds: int, estimate: Estimate, rows: Sequence[np.ndarray]
+) -> str:
     middle, low, high = map(number, estimate)
+    what, compared = "it", f"{claim.measure} {middle} [{low}, {high}] over {seeds} seeds"
+    if claim.gains:
+        gain, *ends = map(number, geometric(tuple(rows[0]), LEVEL))
+        what, compared = "the lesser", f"{compared}, on the larger corpus {gain} [{', '.join(ends)}]"
     where = {
-        Outcome.PASS: f"all of it {claim.limits}",
-        Outcome.FAIL: f"none of it {claim.limits}",
-        Outcome.BETTER: f"all of it {claim.better} the band {claim.limits}",
-        Outcome.NOT_DECIDED: f"not all of it {claim.limits}",
+        Outcome.PASS: f"all of {what} {claim.limits}",
+        Outcome.FAIL: f"none of {what} {claim.limits}",
+        Outcome.BETTER: f"all of {what} {claim.better} the band {claim.limits}",
+        Outcome.NOT_DECIDED: f"not all of {what} {claim.limits}",
     }[outcome]
-    return f"{claim.measure} {middle} [{low}, {high}] over {seeds} seeds: {where}"
+    return f"{compared}: {where}"
 
 
 def number(value: float) -> str:

@@ -214,6 +214,23 @@ def test_seeds_of_two_corpora_do_not_pair():
 
 
 @pytest.mark.parametrize(
+    ("larger", "smaller", "outcome"),
+    [
+        ((1.20, 1.22, 1.21), (1.10, 1.11, 1.09), PASS),  # a gain that grows
+        ((1.10, 1.11, 1.09), (1.20, 1.22, 1.21), FAIL),  # one that shrinks
+        ((0.90, 0.91, 0.89), (0.80, 0.81, 0.79), FAIL),  # a loss that shrinks
+        ((1.00, 1.02, 0.98), (0.80, 0.81, 0.79), OPEN),  # a loss, and perhaps a gain
+    ],
+)
+def test_a_gain_grows_where_there_is_one(larger, smaller, outcome):
+    claim = made(measure="ratio between corpora", limits=Limits(low=1), gains=True)
+    found = verdict(claim, a_error=larger, b_error=smaller)
+    assert found.outcome == outcome
+    assert found.estimate == pytest.approx(stats.gmean(larger) / stats.gmean(smaller))
+    assert f"of the lesser {claim.limits}" in found.reason
+
+
+@pytest.mark.parametrize(
     ("need", "measured", "reason"),
     [
         ({"name": "{dataset}/trajectory steps", "at_least": 3000}, (600.0,), "needs trajectory steps of at least 3,000, has 600"),
