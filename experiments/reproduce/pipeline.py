@@ -11,9 +11,9 @@ import pkgutil
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -191,10 +191,11 @@ def with_results(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
         RunError: nothing is finished.
     """
     kept, missing = [], {}
+    state = cache(state_of)  # items share runs
     for plan in plans:
         datasets = []
         for name in plan.datasets or ("",):
-            can_tell, reason = _standing(replace(plan, datasets=(name,) if name else ()))
+            can_tell, reason = _standing(replace(plan, datasets=(name,) if name else ()), state)
             if reason:
                 missing[f"{plan.item} on {name}" if name else plan.item] = reason
             if can_tell:
@@ -207,13 +208,13 @@ def with_results(plans: Sequence[Plan]) -> tuple[list[Plan], dict[str, str]]:
     return kept, missing
 
 
-def _standing(plan: Plan) -> tuple[bool, str]:
+def _standing(plan: Plan, state: Callable[[Job], str]) -> tuple[bool, str]:
     """Whether an item has something to report, and what is missing of its runs; on one corpus, or none."""
     for name in plan.datasets:
         folder = DATASETS[name].path
         if not ((folder / MANIFEST).exists() or kept_manifest(folder).exists()):
             return False, "not prepared"
-    states = {job: state_of(job) for job in item_of(plan).tasks(plan)}
+    states = {job: state(job) for job in item_of(plan).tasks(plan)}
     failed = [job for job, state in states.items() if state == "failed"]
     waiting = sum(state not in ("done", "failed") for state in states.values())
     reasons = [f"{waiting} runs or more are not finished"] if waiting else []
