@@ -518,3 +518,19 @@ def test_the_search_of_optimizers(title, optimizer):
             ]  # fmt: skip
         else:
             assert cells_of[first + 1].startswith(f"{maps[-1]} to {maps[0]}")
+
+
+def test_the_search_of_a_smaller_start():
+    page = " ".join(pages.read("configs/README.md").split())
+    search = pd.read_csv(PUBLISHED / "training" / "search-enwik8.csv", index_col="optimizer")
+    tried = pd.read_csv(PUBLISHED / "training" / "enwik8-adagrad-start.csv", dtype=str)
+    found = tried.set_index(["table_scale", "learning_rate", "dense_learning_rate"])["tuning_map@10"]
+    points = [
+        "{}, {} and {}".format(*(found[scale, eta, "0.00241"][1:] for scale in ("0.03", "0.01", "0.003")))
+        for eta in ("0.06", "0.0975")
+    ]
+    best = float(found.max()) / float(search["tuning_map@10"]["exact ALS of the same objective"])
+    assert (
+        f"the start of .1 has {found['0.1', '0.0975', '0.00241'][1:]}; .03, .01 and .003 have {points[0]} at "
+        f".06 / .00241, {100 * best:.0f} % of exact ALS, and {points[1]} at .0975 / .00241"
+    ) in page
