@@ -144,7 +144,8 @@ def restore(file: Path = FILE) -> int:
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(found[path])
-    os.sync()  # once: to sync thousands of files one by one takes a minute
+    if absent:
+        os.sync()  # once: to sync thousands of files one by one takes a minute
     for path in absent:
         if path == lasts[path]:
             with new_file(path) as temporary:
