@@ -20,6 +20,9 @@ KINDS = {
     PrepareConfig: None,
 }
 KEYS = [(kind, key) for kind in KINDS for key in keys_of(kind)]
+PATHS = {
+    key for kind in KINDS for key, field in keys_of(kind).items() if "Path" in str(field.annotation)
+}  # --set takes what is no text as it stands, a file refuses it
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join(f'*{a}' for _ in range(9))}]\n" for a, b in itertools.pairwise("abcdefghijkl")
@@ -27,7 +30,9 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 HOSTILE = {
     "billion laughs": LAUGHS + "train: {steps: *l}\nestimator: {alpha_schedule: *l}\nmodel: {hidden: *l}\n",
     "alias of itself": "data: &a {path: *a}\n",
-    "deep lists": "[" * 5_000,
+    "deep lists": "[" * 100_000,
+    "deep maps": "{a: " * 50_000,
+    "deep lists that end": "[" * 100_000 + "]" * 100_000,
     "long scalar": "a" * 200_000,
     "huge integer": "train: {steps: " + "9" * 5_000 + "}",
     "call": "train: !!python/object/apply:os.system ['touch pwned']",
@@ -122,7 +127,10 @@ def test_any_value_for_any_key_is_taken_or_one_line(examples, tmp_path):
         text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
         override = f"{key}={text.removesuffix(chr(10)).removesuffix('...').strip()}"
         by_set = outcome(load_config, kind, base, [override])
-        assert (config is None) == isinstance(by_set, Refused)
-        assert config is None or by_set == config
+        if key in PATHS and not isinstance(value, str | None):
+            assert config is None
+        else:
+            assert (config is None) == isinstance(by_set, Refused)
+            assert config is None or by_set == config
 
     check()
