@@ -7,11 +7,14 @@ and left out with the items that need it; the other runs go on.
 from __future__ import annotations
 
 import importlib
+import multiprocessing
+import os
 import pkgutil
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -35,6 +38,7 @@ from gramrun.base.provenance import now, provenance
 from gramrun.data.shards import MANIFEST
 
 _SECONDS_FOR_A_REPORT = 600.0  # while another process may write one
+_MOST_PROCESSES = 4  # that draw; each holds up to a gigabyte of resamples
 
 
 class Item(Protocol):
@@ -94,7 +98,9 @@ def reproduce(
     if part or (finished and missing):
         results = results.with_name(f"{results.name}-part")  # not over the whole profile's report
     with locked(results, wait_seconds=_SECONDS_FOR_A_REPORT):
-        sections = write_sections([replace(plan, results=results) for plan in plans], results)
+        # Runs without an evaluation are evaluated while they are drawn, which takes every core by itself.
+        processes = min(os.cpu_count() or 1, _MOST_PROCESSES) if finished and published else 1
+        sections = write_sections([replace(plan, results=results) for plan in plans], results, processes)
         if not finished:  # after the sections, which evaluate the runs
             measurements.add([job for plan in plans for job in item_of(plan).tasks(plan)])
         print(f"this call took {time_text(time.monotonic() - started)}", flush=True)
@@ -224,18 +230,30 @@ def _standing(plan: Plan, state: Callable[[Job], str]) -> tuple[bool, str]:
     return own(plan) if own else not reasons, "; ".join(reasons)
 
 
-def write_sections(plans: Sequence[Plan], results: Path) -> list[Section]:
+def write_sections(plans: Sequence[Plan], results: Path, processes: int = 1) -> list[Section]:
     """Draw and tabulate every plan anew, after removing the files of an earlier report."""
     for module in pkgutil.iter_modules(items.__path__):
         shutil.rmtree(results / module.name, ignore_errors=True)
     for name in ("RESULTS.md", "claims.json", "runs.csv"):  # an interrupted report is none
         (results / name).unlink(missing_ok=True)
+    if processes == 1:
+        return _by_item(plans, map(_drawn, plans))
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        return _by_item(plans, pool.map(_drawn, plans))
+
+
+def _drawn(plan: Plan) -> Section:
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    section = item_of(plan).section(plan)
+    write_tables(plan.folder, section.tables)
+    return section
+
+
+def _by_item(plans: Sequence[Plan], drawn: Iterable[Section]) -> list[Section]:
+    """One section for each item, of the sections of its plans."""
     sections: dict[str, Section] = {}
-    for number, plan in enumerate(plans, start=1):
-        print(f"drawing {plan.item} ({number} of {len(plans)})", flush=True)
-        plan.folder.mkdir(parents=True, exist_ok=True)
-        section = item_of(plan).section(plan)
-        write_tables(plan.folder, section.tables)
+    for number, (plan, section) in enumerate(zip(plans, drawn, strict=True), start=1):
+        print(f"drew {plan.item} ({number} of {len(plans)})", flush=True)
         first = sections.get(plan.item)
         sections[plan.item] = joined(first, section) if first else section
     return list(sections.values())

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import multiprocessing
 import re
 import shutil
 import sys
@@ -85,7 +86,7 @@ def long_plans_of(results):
     return [*found, plans.Plan("scaling", (), (0,), options, results)]
 
 
-def test_the_pipeline_end_to_end(toy, capsys):
+def test_the_pipeline_end_to_end(toy, capsys, monkeypatch):
     """Prepare, run, report, skip what is done, report a part, remember failures, retry, report what is finished."""
     every = plans_of(toy)
     path = pipeline.reproduce([*every, *long_plans_of(toy)], "quick", toy)
@@ -107,7 +108,11 @@ def test_the_pipeline_end_to_end(toy, capsys):
     # What is published is enough to draw it again, without corpora and runs.
     Path("data").rename("data-elsewhere")
     Path("results/runs").rename("runs-elsewhere")
-    again = pipeline.reproduce([*every, *long_plans_of(toy)[:2]], "quick", toy, finished=True, published=True)
+    forked = multiprocessing.get_context("fork")  # which know the toy
+    with monkeypatch.context() as patch:
+        patch.setattr(multiprocessing, "get_context", lambda _: forked)
+        listed = [*every, *long_plans_of(toy)[:2]]
+        again = pipeline.reproduce(listed, "quick", toy, finished=True, published=True)
     assert final in again.read_text()
     shutil.rmtree("results/runs")
     Path("data-elsewhere").rename("data")
