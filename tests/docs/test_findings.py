@@ -448,22 +448,15 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     "… its size, inputs of 256, 8 seeds (α ≤ .01, nearest: five) | 16·k | Adagrad": (
         "simple-scale, inputs of 256, Adagrad, 8 seeds", "SAGram",
     ),
-    "… the same, 1 seed | 16·k | sparse Adam": (
-        "simple-scale, inputs of 256, sparse Adam, 1 seed", "SAGram",
-    ),
     "… a smaller start, 1 seed | 16·k | Adagrad": (
         "simple-scale, inputs of 256, Adagrad, smaller start, 1 seed", "SAGram",
-    ),
-    f"… inputs of 50, the paper's, {MANY} seeds (α ≤ .01: one) | 16·k | Adagrad": (
-        f"simple-scale, Adagrad, {MANY} seeds", "SAGram",
     ),
     "… its size, ½ epoch, 1 seed | 8·k | sparse Adam": ("fr-scale, sparse Adam, ½ epoch, 1 seed", "SAGram"),
     "… its size, ⅒ epoch, 1 seed | 8·k | Adagrad": ("en-scale, Adagrad, ⅒ epoch, 1 seed", "SAGram"),
     "enwik8, 5 seeds | 16·k | sparse Adam": ("enwik8, sparse Adam, 5 seeds", "exact"),
     "… a smaller start, 5 seeds | 16·k | Adagrad": ("enwik8, Adagrad, smaller start, 5 seeds", "exact"),
     "… 1,920 epochs, 5 seeds | 16·k | SGD": ("enwik8, SGD, 1,920 epochs, 5 seeds", "SAGram"),
-    "Māori Wikipedia, 5 seeds | 16·k | sparse Adam": ("miwiki, sparse Adam, 5 seeds", "exact"),
-    "… 5 seeds | 16·k | Adagrad": ("miwiki, Adagrad, 5 seeds", "exact"),
+    "Māori Wikipedia, 5 seeds | 16·k | Adagrad": ("miwiki, Adagrad, 5 seeds", "exact"),
     f"enwik8's titles, {MANY} seeds | 16·k | Adagrad": (
         f"enwik8, titles, Adagrad, 40 epochs, {MANY} seeds", "SAGram",
     ),
@@ -898,15 +891,6 @@ def test_a_lower_alpha_does_not_end_higher():
     for text in (WORDS, REPLICATION):
         assert below in " ".join(text.split()) and lowest in " ".join(text.split())
     assert f"a lower α is slower at first in {held} of {sum(map(len, first))}" in WORDS
-
-
-def test_how_often_the_report_passes_the_main_claim():
-    own = [v for v in pages.verdicts() if v["claim"] == "sogram-validation-map"]
-    tenth = [v["outcome"] for v in own if v["case"] == "α = 0.1"].count  # where no FAIL is under Adagrad
-    assert (
-        f"{tenth('PASS')} PASS, {tenth('NOT DECIDED')} NOT DECIDED, and under Adam {tenth('FAIL')} FAIL; "
-        f"{tenth('NOT TRAINED')} are NOT TRAINED"
-    ) in " ".join(REPLICATION.split())
 
 
 def test_how_far_rounding_moves_a_lift():
