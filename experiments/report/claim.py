@@ -130,7 +130,7 @@ class Claim:
     @property
     def wanted(self) -> str:
         """The limits in words."""
-        return f"{self.limits}{', and on the larger corpus too' * self.gains}"
+        return f"{self.limits}{', with a gain on the larger corpus' * self.gains}"
 
     @property
     def compared(self) -> str:

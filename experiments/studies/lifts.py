@@ -47,6 +47,7 @@ FACTORIAL = (  # of `TRAININGS`
     "enwik8, Adam",
     SGD,
     "enwik8, titles, Adagrad, 40 epochs",
+    "enwik8, titles, Adagrad, smaller start",
     "enwik8, titles, Adagrad, 20 epochs",
     "enwik8, titles, sparse Adam, 80 epochs",
     "enwik8, titles, Adam, 80 epochs",

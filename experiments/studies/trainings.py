@@ -15,6 +15,7 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     "enwik8, sparse Adam, η/25": ["enwik8-slowest"],
     "enwik8, sparse Adam, smaller start": ["enwik8-smaller-start"],
     "enwik8, Adam": ["enwik8-dense-adam"],
+    "enwik8, Adam, η/4": ["enwik8-dense-adam-sogram-rate"],
     "enwik8, Adam, 120 epochs": [
         "enwik8-dense-adam-twice-as-long",
         "enwik8-dense-adam-twice-as-long-large-batch",

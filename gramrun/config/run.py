@@ -82,7 +82,9 @@ class TrainSection(Section):
     prior: PriorSection = PriorSection()
     temperature: float = Field(1.0, gt=0, description="batch-softmax: scores are ⟨u, v⟩ / temperature")
     optimizer: Literal["adagrad", "adam", "sgd", "sparse-adam"] = Field(
-        "adagrad", description="torch's own; sparse-adam is Adam that updates the rows of the batch only"
+        "adagrad",
+        description="torch's own; sparse-adam is Adam on the rows of a batch only: the moments of the others "
+        "stay as they are, and no step is made there",
     )
     initial_accumulator: float = Field(0.0, ge=0, description="adagrad: where its sums of squares start")
     momentum: float = Field(0.9, ge=0, lt=1, description="adam and sparse-adam: β₁; 0: none, as in RMSprop")

@@ -572,15 +572,6 @@ def by_seeds(each: list[list[np.ndarray]]) -> str:
     return f"{middle:+.1f} % [{low:+.1f}, {high:+.1f}]"
 
 
-def over_sagram() -> list[float]:
-    """SOGram's mean log lift over SAGram per item, on each split and draw under Adagrad that is trained."""
-    return [
-        x
-        for corpora, (own, item, _) in UNDER_ADAGRAD.items()
-        for x in over(tuple(filter(trained_under_adagrad().get, corpora)), f"paper-{own}", f"paper-{item}")
-    ]
-
-
 def within_splits(corpora: tuple[str, ...]) -> str:
     """SOGram's lift over sampling under Adagrad, by the noise of seeds."""
     own, _, base = UNDER_ADAGRAD[corpora]
@@ -592,26 +583,19 @@ def over(corpora: tuple[str, ...], method: str, base: str) -> list[float]:
     return [float(log_lifts(f"{corpus}/{method}", f"{corpus}/{base}").mean()) for corpus in corpora]
 
 
-def trained_under_adagrad() -> dict[str, bool]:
+def under_adagrad(method: int) -> str:
+    """A lift over sampling over four corpora, of each the mean over its splits or draws that are trained."""
     trained = {
         corpus: "yes" in table(name).xs("1024", level="B")["trained"].to_numpy()
         for corpus, name in ADAGRAD_TABLES.items()
     }
     assert sum(trained.values()) == 8
-    return trained
-
-
-def under_adagrad() -> list[str]:
-    """Lifts of SOGram and of SAGram per item over the splits of the Māori Wikipedia, and over all that are trained."""
-    trained = trained_under_adagrad()
-    found = []
-    for x in (0, 1):
-        each = [
-            over(tuple(filter(trained.get, corpora)), f"paper-{runs[x]}", f"paper-{runs[2]}")
-            for corpora, runs in UNDER_ADAGRAD.items()
-        ]
-        found += [lift(np.exp(each[0])), lift(np.exp(np.concatenate(each)))]
-    return found
+    return lift(
+        np.exp(
+            np.mean(over(tuple(filter(trained.get, corpora)), f"paper-{runs[method]}", f"paper-{runs[2]}"))
+        )
+        for corpora, runs in UNDER_ADAGRAD.items()
+    )
 
 
 def without_momentum(corpus: str, alpha: str) -> np.ndarray:

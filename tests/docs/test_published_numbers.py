@@ -534,3 +534,14 @@ def test_the_search_of_a_smaller_start():
         f"the start of .1 has {found['0.1', '0.0975', '0.00241'][1:]}; .03, .01 and .003 have {points[0]} at "
         f".06 / .00241, {100 * best:.0f} % of exact ALS, and {points[1]} at .0975 / .00241"
     ) in page
+
+
+def test_the_search_of_sogram_s_rate():
+    page = " ".join(pages.read("configs/README.md").split())
+    tried = pd.read_csv(PUBLISHED / "training" / "enwik8-sogram-adam.csv", dtype=str)
+    *points, last = (x[1:] for x in tried["tuning_map@10"])
+    share = tried["learning_rate"].astype(float) / 0.0136
+    *shares, least = (f"{x:.2g}".replace("0.", ".") for x in share)
+    assert f"at {', '.join(points)} and {last} at {', '.join(shares)} and {least} of them" in page
+    best = pd.read_csv(PUBLISHED / "training" / "enwik8-length.csv")["tuning_map@10"].max()
+    assert f"sampling has {pages.number(best, 4)}" in page
