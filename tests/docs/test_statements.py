@@ -375,12 +375,12 @@ README = [
     ("(errors {} and {}, sampling's {} and {})", *(error(x, e).partition(" and ")[0] for e in (ITEM, SAMPLING) for x in ("fr-scale, sparse Adam", "en-scale, Adagrad"))),
     ("gains {} over sampling at Simple's size, {} on the titles and {} on the Māori Wikipedia (three draws or splits each), and {} on enwik8", *map(bare, (WIDE_SOGRAM, TITLES_SOGRAM, WIKI_SOGRAM, of(SMALL_START, SOGRAM)))),
     ("it has {}, undecided.", bare(EVERY)),
-    ("it loses {:.0f} to {:.0f} % at the learning rate that is best for sampling, and on enwik8 {} at the best of six for itself", min(LOSSES), max(LOSSES), AT_ITS_RATE.lstrip("−")),
+    ("it loses {:.0f} to {:.0f} % at the learning rate that is best for sampling; at the best of six for itself it has {} on enwik8", min(LOSSES), max(LOSSES), AT_ITS_RATE),
     ("it has {} on enwik8 and {} on the titles.", bare(of(SGD, SOGRAM)), bare(of(TITLES_SGD, SOGRAM))),
     ("SOGram has {} on the titles and {} at Simple's size (one seed, over left items)", bare(of(TITLES_SMALL, SOGRAM)), bare(WIDE_SMALL_LIFT)),
     ("sampling from the smaller one ends {} above it", bare(SMALLER_OVER_SOGRAM)),
     ("SAGram per item, which is nearer, has {}. It gains {} on the titles from a smaller start, but not on a second split ({})", *map(bare, (EVERY_ITEM, of(TITLES_SMALL, ITEM), of_row(SECOND_SPLIT, ITEM)))),
-    ("SOGram's gain differs by +{} under Adagrad (undecided when corrected for the number of comparisons) and by {} under SGD", *(bare(growth(x, "0.1")) for x in ("-smaller-start", SGD_TITLES))),
+    ("SOGram's gain differs by +{} under Adagrad, from a smaller start on both (undecided when corrected for the number of comparisons), and by {} under SGD", *(bare(growth(x, "0.1")) for x in ("-smaller-start", SGD_TITLES))),
     ("towers reach {} % of exact ALS or less", share("fr-scale, sparse Adam", ITEM)),
     ("the exact one {} and, from a smaller start, {} on enwik8, SAGram per item {} on the titles.", *(bare(of(x, y, "64")) for x, y in ((DENSE_ADAM, EXACT), (SMALL_START, EXACT), (LONG, ITEM)))),
 ]  # fmt: skip
@@ -432,6 +432,7 @@ OPTIMIZERS = [
     ("sampling ends at {}, {} % of exact ALS, and rises by 1 %", maps("enwik8, Adagrad, 480 epochs"), share("enwik8, Adagrad, 480 epochs")),
     ("ends higher: {}, {} % of exact ALS", maps(START), share(START)),
     ("where sampling ends at {}, after 60 at {}", maps("enwik8, Adam, 120 epochs"), maps(DENSE_ADAM)),
+    ("were added after looking: there SOGram has {} and SAGram per item {}.", *(of_row(SECOND_SPLIT, x) for x in (SOGRAM, ITEM))),
     ("On enwik8 sampling is on its plateau, with effective ranks of {} ([curves]", rank(SMALL_START, SAMPLING)),
     ("the exact Gramian gains {}, SOGram {}. **At", *(signed(of(SMALL_START, x, "64")) for x in (EXACT, SOGRAM))),
     ("sampling from the smaller one has {} over SOGram from .1", SMALLER_OVER_SOGRAM),
@@ -527,7 +528,7 @@ LAG += [
     ("its error is {} (left, right; three seeds), sampling's {} and SAGram per item's {} ([table]", *(error_of_row("enwik8-own-errors", x) for x in (SOGRAM, SAMPLING, ITEM))),
     ("it loses at least as much, {} (SOGram {}; five seeds", *(of_row("enwik8-lag", x) for x in (SAGA, SOGRAM))),
     ("it gains nearly as much, {} (SOGram {}; three seeds", *(of_row("simple-scale-lag", x) for x in (SAGA, SOGRAM))),
-    ("a quarter of sampling's, it has {} over sampling at sampling's own", AT_ITS_RATE),
+    ("a quarter of sampling's, it has {} over sampling at sampling's own, and {} % of exact ALS (", AT_ITS_RATE, share("enwik8, Adam, η/4", SOGRAM)),
     ("at the better of the two rates SOGram has {} at B = k and {} at 16·k", *(logs(f"enwik8/paper-sogram-learning-rate-0.002-dense-learning-rate-0.0002-alpha-0.1{x}", f"enwik8/paper-sampling{x}") for x in ("-gramian-batch-size-64", ""))),
     ("two of them end at {} and {}, so", *(pages.number(x, 4) for x in sorted(seeds("enwik8/paper-exact-momentum-0"))[:2])),
 ]  # fmt: skip
@@ -557,10 +558,10 @@ def test_a_statement(page, statement):
 
 def test_where_the_growth_of_the_lift_is_decided():
     outcomes = {key: verdict[0] for key, verdict in GROWN.items()}
-    failed = {("", "0.001"), (SGD_TITLES, "0.001"), ("-sparse-adam", "0.1"), ("-adam", "0.1")}
+    failed = {(SGD_TITLES, "0.01"), (SGD_TITLES, "0.001"), ("-sparse-adam", "0.1"), ("-adam", "0.1")}
     assert {key for key, outcome in outcomes.items() if outcome == "FAIL"} == failed
     undecided = {key for key, outcome in outcomes.items() if outcome == "NOT DECIDED"}
-    assert undecided == {("", "0.1"), ("", "0.01"), (SGD_TITLES, "0.1"), (SGD_TITLES, "0.01")}
+    assert undecided == {("-smaller-start", "0.1"), (SGD_TITLES, "0.1")}
     assert "PASS" not in outcomes.values()
 
 
