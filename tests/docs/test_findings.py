@@ -461,7 +461,7 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     f"enwik8's titles, {MANY} seeds | 16·k | Adagrad": (
         f"enwik8, titles, Adagrad, 40 epochs, {MANY} seeds", "SAGram",
     ),
-    "… titles, a smaller start, 5 seeds | 16·k | Adagrad": (
+    "… titles, a smaller start, 5 seeds (α ≤ .01: one) | 16·k | Adagrad": (
         "enwik8, titles, Adagrad, smaller start, 5 seeds", "SAGram",
     ),
     "… 80 epochs, 5 seeds | 16·k | Adam": ("enwik8, titles, Adam, 80 epochs, 5 seeds", "SAGram"),
