@@ -239,7 +239,10 @@ def write_sections(plans: Sequence[Plan], results: Path, processes: int = 1) -> 
     if processes == 1:
         return _by_item(plans, map(_drawn, plans))
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        return _by_item(plans, pool.map(_drawn, plans))
+        try:
+            return _by_item(plans, pool.map(_drawn, plans))
+        finally:  # after a fault or an interruption, not the other sections first
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _drawn(plan: Plan) -> Section:
