@@ -21,7 +21,7 @@ from experiments.report.keys import SAMPLING, Decay, Gravity
 ERROR = ("movielens-100k", "movielens-1m", "enwik8", "enwik8-trained", "simple-scale", "wikipedia-simple",
          "wikipedia-fr", "wikipedia-en")  # fmt: skip
 PAIRS = ERROR[:6]  # corpora whose pairs are few enough to cache
-GRAVITY = ("enwik8", "simple-scale-wider-inputs", "wikipedia-en")
+GRAVITY = ("enwik8-dense-adam", "simple-scale-wider-inputs", "wikipedia-en")
 SCALE = ("enwik8", "simple-scale", "fr-scale", "en-scale", "wikipedia-en")
 B = (128, 1024)
 LEVELS = ("the common level", "its own level")  # at which an error settles (`keys.Decay`)

@@ -11,8 +11,9 @@ from experiments.report.claim import ABOVE_1, BELOW_1, DUMP, OTHER, Claim, D, Li
 from experiments.report.keys import SAMPLING, Ranking
 
 MAP = (
-    "enwik8", "enwik8-split1", "enwik8-split2", "enwik8-dense-adam", "enwik8-adagrad",
-    "enwik8-adagrad-smaller-start", "enwik8-sgd-to-its-plateau",
+    "enwik8", "enwik8-split1", "enwik8-split2",
+    "enwik8-dense-adam", "enwik8-split1-dense-adam", "enwik8-split2-dense-adam",
+    "enwik8-adagrad", "enwik8-adagrad-smaller-start", "enwik8-sgd-to-its-plateau",
     "miwiki", "miwiki-adagrad", "miwiki-split1-adagrad", "miwiki-split2-adagrad",
     "enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2", "enwik8-titles-half-as-long",
     "enwik8-titles-smaller-start",

@@ -17,10 +17,7 @@ from gramrun.runs import figures, plotting
 
 Seeds = tuple[float, ...]  # one number a seed, in the order of the plan's seeds
 Values = dict[str, Seeds]  # measurements by name
-# Trained towers rank above popularity and reach this share of exact ALS of the same objective, within the
-# noise of seeds; those whose mean is below `FLOOR` of what is required are not trained.
-REACHED = 0.9
-FLOOR = 0.95
+REACHED = 0.9  # trained towers rank above popularity and reach this share of exact ALS of their objective
 
 
 @dataclass(frozen=True)
@@ -150,16 +147,6 @@ def lift(ratios: Seeds) -> str:
     """A mean ratio less 1 with its 95 % interval, as "+3.2% [-1.7%, +8.0%]"; the mean alone for one seed."""
     mean, low, high = (x - 1 for x in geometric(ratios))
     return f"{mean:+.1%}" if np.isnan(low) else f"{mean:+.1%} [{low:+.1%}, {high:+.1%}]"
-
-
-def falls_short(shares: Seeds) -> bool:
-    """Whether shares of what is required are below 1: all of their 95 % interval, or the one value.
-
-    Also where their mean is below `FLOOR`: the interval of noisy seeds reaches 1 from anywhere.
-    """
-    mean, high = np.mean(shares), interval(shares)[1]
-    highest = mean if np.isnan(high) else high
-    return bool(mean < FLOOR or highest < 1)
 
 
 def with_interval(values: Seeds, form: str) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.sections import falls_short
 from experiments.reproduce import rankings
 from experiments.reproduce.items import factorial, gramian_error, map_curves, trade_off, training
 from experiments.reproduce.jobs import Script
@@ -195,13 +194,13 @@ def test_a_row_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_o
     rows = [
         row
         for name in ("Adam", "SGD")
-        for row in factorial._rows(plan, "enwik8", frame, name, 64, optimum=(0.07,) * 3)
+        for row in factorial._rows(plan, "enwik8", frame, name, 64, optimum=(0.066,) * 3)
     ]
     assert rows[1] == {
         "optimizer": "Adam", "B": "64", "estimator": "exact Gramian", "MAP@10": "0.0600 ± 0.0060",
         "lift [95 %]": "+20.0% [+20.0%, +20.0%]", "by left items": "[by left items]",
         "at a constant η": "+50.0% [+50.0%, +50.0%]", "error of Ĝ": "0.200 · 0.250", "effective rank": "30 · 31",
-        "rise in the last tenth": "+11.1% (no plateau)", "of exact ALS": "86% [64%, 107%]", "trained": "yes",
+        "rise in the last tenth": "+11.1% (no plateau)", "of exact ALS": "91% [68%, 113%]", "trained": "yes",
     }  # fmt: skip
     compared = ("lift [95 %]", "by left items", "at a constant η")
     assert [rows[0][name] for name in (*compared, "error of Ĝ")] == ["", "", "", ""]
@@ -209,17 +208,15 @@ def test_a_row_of_the_factorial_experiment_is_a_lift_over_sampling_of_the_same_o
     assert [row["trained"] for row in rows] == ["yes", "yes", "NOT TRAINED", "below popularity"]
 
 
-def test_towers_are_judged_by_the_nearest_gramian_and_by_an_interval():
-    """The best of several arms would pass by luck, and a mean of few seeds may fall short by chance."""
+def test_towers_are_judged_by_the_nearest_gramian():
+    """The best of several arms would pass by luck."""
     lucky = frame(sampling=[0.88, 0.96, 1.04], SOGram=[2.0, 2.0, 2.0]).assign(popularity=0.01)
     share = rankings.measured("d", lucky, optimum=(1 / 0.9,))["d/towers/share of the required MAP"]
-    assert share == pytest.approx([0.88, 0.96, 1.04]) and not falls_short(share)
+    assert share == pytest.approx([0.88, 0.96, 1.04])
     labels = ["sampling", "SOGram α=0.1", "SAGram β=1, per pair"]
     assert rankings.judged(labels) == "sampling"
     assert rankings.judged([*labels, "SAGram β=1, per item, bfloat16"]) == "SAGram β=1, per item, bfloat16"
     assert rankings.judged([*labels, "SAGram per item", "exact Gramian"]) == "exact Gramian"
-    assert falls_short((0.4, 0.7, 1.0))  # noise alone
-    assert falls_short((0.8, 0.81, 0.82)) and falls_short((0.99,)) and not falls_short((1.0,))
 
 
 def test_the_optimizers_table_shows_chosen_rates_and_the_share_of_exact_als():
