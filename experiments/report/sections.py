@@ -149,6 +149,12 @@ def lift(ratios: Seeds) -> str:
     return f"{mean:+.1%}" if np.isnan(low) else f"{mean:+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
+def share_form(value: float, limit: float) -> str:
+    """The format of a share with as many decimals as keep it on its side of a limit: 89.6 % is not 90 %."""
+    decimals = next((x for x in range(9) if (round(value, x + 2) >= limit) == (value >= limit)), 9)
+    return f".{decimals}%"
+
+
 def with_interval(values: Seeds, form: str) -> str:
     """A mean with its 95 % interval, such as "+0.0123 [+0.0100, +0.0146]"; the mean alone for one seed."""
     low, high = interval(values)

@@ -46,6 +46,7 @@ from experiments.report.sections import (
     geometric,
     interval,
     of_common_seeds,
+    share_form,
 )
 from gramrun.base.files import write_json
 
@@ -248,9 +249,10 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
     """Why the towers count as untrained, in words; None where they are trained, or nothing is known."""
     for name in claim.trained:
         share = measured.get(name.format(**case))
-        if share and np.mean(share) < 1:
+        reached = float(np.mean(share)) if share else 1.0
+        if reached < 1:
             return (
-                f"towers reach {np.mean(share):.1%} of what is required: "
+                f"towers reach {reached:{share_form(reached, 1)}} of what is required: "
                 f"popularity, and {100 * REACHED:.0f} % of exact ALS of the same objective"
             )
     return None

@@ -512,7 +512,7 @@ SUMS = (  # of the runs on WIKIS under Adagrad, whose names have an end of their
 SMALL = (  # of the runs on enwik8 under Adagrad with a smaller start
     "-optimizer-adagrad-initial-accumulator-0.1-reduction-sum-learning-rate-0.06-dense-learning-rate-0.00241"
 )
-UNDER_ADAGRAD = {  # trained towers: splits or draws, and the runs of SOGram (α = 0.1), SAGram per item and sampling
+UNDER_ADAGRAD = {  # splits or draws, and the runs of SOGram (α = 0.1), SAGram per item and sampling
     WIKIS: (f"sogram{SUMS}-al-f78fc62f", f"sagram{SUMS}-ca-2673e20c", f"sampling{SUMS}"),
     TITLES: (f"sogram{BF16}-alpha-0.1", f"sagram{BF16}-cache-item", f"sampling{BF16}"),
     DRAWS: (f"sogram{WIDER}-alpha-0.1", f"sagram{WIDER}-cache-item", f"sampling{WIDER}"),
@@ -529,7 +529,7 @@ ADAGRAD_TABLES = {
     "enwik8": "enwik8-adagrad-smaller-start",
 }
 HUNDREDTH = f"sogram{SUMS}-al-52d03c8d"  # α = 0.01 on WIKIS
-NEAREST = {  # at the paper's batch: runs of the nearest Gramian, and of sampling
+NEAREST = {  # at the paper's batch: SAGram per item (on miwiki the exact Gramian), and sampling
     "miwiki": [("miwiki/paper-exact", "miwiki/paper-sampling")],
     **{
         names[0]: [
@@ -547,9 +547,14 @@ def log_lifts(own: str, base: str, first: int = 0, last: int = 99) -> np.ndarray
     return np.log(seeds(own, count) / seeds(base, count))[first:]
 
 
-def nearest() -> str:
-    """The mean lift of the nearest Gramian over the corpora."""
-    return by_seeds([[log_lifts(*pair) for pair in runs] for runs in NEAREST.values()])
+def nearest() -> list[str]:
+    """The mean lift of the nearest Gramian over the corpora, and over first splits, under dense Adam on two."""
+    each = {corpus: [log_lifts(*pair) for pair in runs] for corpus, runs in NEAREST.items()}
+    dense = {
+        "enwik8": [log_lifts("enwik8/paper-exact", "enwik8/paper-sampling")],
+        "enwik8-titles": [titles("adam", 80, base=("sampling", 1024))],
+    }
+    return [by_seeds([*each.values()]), by_seeds([*(each | dense).values()])]
 
 
 def welch(each: list[list[np.ndarray]]) -> tuple[float, float, float]:

@@ -130,7 +130,7 @@ def test_the_errors_of_the_estimates():
     assert "\n".join(error_rows()) in ALL_FINDINGS
 
 
-def test_the_errors_along_trained_towers():
+def test_the_errors_along_fast_training():
     table = pd.read_csv(PUBLISHED / "gramian_error" / "enwik8-trained.csv", index_col="estimator")
     late = table.apply(lambda column: column.str.partition(" ±")[0].astype(float))
     sampling, tenth = ("sampling", "sampling"), ("SOGram α=0.1", "SOGram, α = 0.1")

@@ -25,6 +25,7 @@ from experiments.report.sections import (
     Seeds,
     Table,
     lift,
+    share_form,
     spread,
     with_interval,
 )
@@ -171,9 +172,7 @@ def _share(maps: Seeds, optimum: Seeds) -> str:
     if not optimum:
         return ""
     shares = tuple(x / float(np.mean(optimum)) for x in maps)
-    mean = float(np.mean(shares))  # 89.6 % must not read 90 %
-    decimals = next(x for x in range(9) if (round(mean, x + 2) >= REACHED) == (mean >= REACHED))
-    return with_interval(shares, f".{decimals}%")
+    return with_interval(shares, share_form(float(np.mean(shares)), REACHED))
 
 
 def _trained(maps: Seeds, popularity: float, short: bool, known: bool) -> str:
