@@ -249,8 +249,7 @@ def _untrained(claim: Claim, case: Mapping[str, str], measured: Mapping[str, See
     """Why the towers count as untrained, in words; None where they are trained, or nothing is known."""
     for name in claim.trained:
         share = measured.get(name.format(**case))
-        reached = float(np.mean(share)) if share else 1.0
-        if reached < 1:
+        if share and (reached := float(np.mean(share))) < 1:
             return (
                 f"towers reach {reached:{share_form(reached, 1)}} of what is required: "
                 f"popularity, and {100 * REACHED:.0f} % of exact ALS of the same objective"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.report.sections import share_form
 from experiments.reproduce import rankings
 from experiments.reproduce.items import factorial, gramian_error, map_curves, trade_off, training
 from experiments.reproduce.jobs import Script
@@ -217,6 +218,13 @@ def test_towers_are_judged_by_the_nearest_gramian():
     assert rankings.judged(labels) == "sampling"
     assert rankings.judged([*labels, "SAGram β=1, per item, bfloat16"]) == "SAGram β=1, per item, bfloat16"
     assert rankings.judged([*labels, "SAGram per item", "exact Gramian"]) == "exact Gramian"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.896, "89.6%"), (0.8996, "89.96%"), (0.9, "90%"), (0.904, "90%")]
+)
+def test_a_share_is_not_rounded_up_to_the_limit_that_it_misses(share, text):
+    assert f"{share:{share_form(share, 0.9)}}" == text
 
 
 def test_the_optimizers_table_shows_chosen_rates_and_the_share_of_exact_als():
