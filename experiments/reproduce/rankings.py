@@ -89,9 +89,9 @@ def paper_methods(
     )
 
 
-def own_optimum(dataset: str) -> Method:
-    """Exact ALS of the paper's objective: what trained towers can be measured by."""
-    run = load_config(RunConfig, configs(dataset) / "paper-sampling.yaml")
+def own_optimum(dataset: str, changed: Sequence[str] = ()) -> Method:
+    """Exact ALS of the paper's objective and k, as changed: what trained towers can be measured by."""
+    run = load_config(RunConfig, configs(dataset) / "paper-sampling.yaml", changed)
     train = run.train
     values = {
         "embedding_dim": run.model.embedding_dim,
@@ -108,7 +108,7 @@ def optimum_tasks(plan: Plan, dataset: str) -> list[Task]:
     """Exact ALS of the paper's objective, one a seed; none where it has no config (too large a corpus)."""
     if not (configs(dataset) / "exact-als.yaml").exists():
         return []
-    runs = runs_of(plan, dataset, own_optimum(dataset))
+    runs = runs_of(plan, dataset, own_optimum(dataset, plan.option("settings", dataset) or ()))
     return runs[:1] if dataset in LONG_ALS else runs
 
 

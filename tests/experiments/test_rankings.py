@@ -220,6 +220,12 @@ def test_towers_are_judged_by_the_nearest_gramian():
     assert rankings.judged([*labels, "SAGram per item", "exact Gramian"]) == "exact Gramian"
 
 
+def test_exact_als_has_the_k_of_the_towers_that_it_measures(tmp_path):
+    plan = Plan("x", ("miwiki",), (0,), {"settings": ["model.embedding_dim=32"]}, tmp_path)
+    (solved,) = rankings.optimum_tasks(plan, "miwiki")
+    assert solved.wanted().baseline.embedding_dim == 32
+
+
 @pytest.mark.parametrize(
     ("share", "text"), [(0.896, "89.6%"), (0.8996, "89.96%"), (0.9, "90%"), (0.904, "90%")]
 )
