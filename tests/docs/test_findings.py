@@ -441,9 +441,30 @@ def verdict_rows() -> list[str]:
     ]
 
 
+def under_sgd_rows() -> list[str]:
+    """What no curve shows of the long trainings under SGD."""
+    return [
+        f"| {corpus} | {batch} | {label} | {' | '.join(values)} |"
+        for corpus, title in (("enwik8", "enwik8, SGD, 1,920 epochs"), ("titles", "enwik8, titles, SGD, 320 epochs"))
+        for batch, size in (("16·k", "1024"), ("k", "64"))
+        for label, name in (
+            ("sampling", SAMPLING), ("SOGram, α = 0.1", SOGRAM), ("α = 0.01", "SOGram α=0.01"),
+            ("α = 0.001", "SOGram α=0.001"), ("SAGram per item", "SAGram per item"),
+        )
+        for values in [[
+            percent(cell(title, size, name, "at a constant η")),
+            pages.number(map_of(cell(title, size, name, "MAP@10")), 4) if name == SAMPLING else percent(cell(title, size, name)),
+            f"{share_of(cell(title, size, name, 'of exact ALS'))} %",
+            f"{cell(title, size, name, 'rise in the last tenth').partition('%')[0].lstrip('+').replace('-', '−')} %",
+            " · ".join(pages.number(float(x), 2) for x in cell(title, size, name, "error of Ĝ").split(" · ")),
+            cell(title, size, name, "effective rank"),
+        ]]
+    ]  # fmt: skip
+
+
 ROWS = [
     *optimizer_rows(), *long_rows(), *table_2(), *movies_rows(), *french_rows(), *length_rows(), *sgd_rows(),
-    *answer_rows(), *start_rows(), *verdict_rows(),
+    *answer_rows(), *start_rows(), *verdict_rows(), *under_sgd_rows(),
 ]  # fmt: skip
 
 
