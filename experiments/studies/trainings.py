@@ -71,6 +71,7 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     "en-scale, Adagrad": ["en-scale"],
     "miwiki, sparse Adam": ["miwiki"],
     "miwiki, Adagrad": ["miwiki-adagrad"],
+    "miwiki, k = 32, Adagrad": ["miwiki-k-32", "miwiki-k-32-small-batch"],
 }
 
 
