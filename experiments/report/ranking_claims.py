@@ -14,7 +14,7 @@ MAP = (
     "enwik8", "enwik8-split1", "enwik8-split2",
     "enwik8-dense-adam", "enwik8-split1-dense-adam", "enwik8-split2-dense-adam",
     "enwik8-adagrad", "enwik8-adagrad-smaller-start", "enwik8-sgd-to-its-plateau",
-    "miwiki", "miwiki-adagrad", "miwiki-split1-adagrad", "miwiki-split2-adagrad",
+    "miwiki", "miwiki-adagrad", "miwiki-split1-adagrad", "miwiki-split2-adagrad", "miwiki-k-32",
     "enwik8-titles", "enwik8-titles-split1", "enwik8-titles-split2", "enwik8-titles-half-as-long",
     "enwik8-titles-smaller-start",
     "enwik8-titles-sparse-adam", "enwik8-titles-adam", "enwik8-titles-sgd-to-its-plateau",

@@ -19,6 +19,7 @@ PARTS = {  # what the parts of a profile are called
     "enwik8-adagrad-smaller-start": "enwik8, Adagrad, smaller start",
     "enwik8-sgd-to-its-plateau": "enwik8, SGD",
     "miwiki-adagrad": "miwiki, Adagrad",
+    "miwiki-k-32": "miwiki, k = 32, Adagrad",
     "miwiki-split1-adagrad": "miwiki, second split, Adagrad",
     "miwiki-split2-adagrad": "miwiki, third split, Adagrad",
     "enwik8-titles-half-as-long": "enwik8-titles, 20 epochs",

@@ -412,6 +412,7 @@ JUDGED = {  # title and optimizer
     "enwik8-sgd-to-its-plateau": ("enwik8", "SGD"),
     "miwiki": ("miwiki", "sparse Adam"),
     "miwiki-adagrad": ("miwiki", "Adagrad"),
+    "miwiki-k-32": ("miwiki, k = 32", "Adagrad"),
     "miwiki-split1-adagrad": ("miwiki, second split", "Adagrad"),
     "miwiki-split2-adagrad": ("miwiki, third split", "Adagrad"),
     "enwik8-titles": ("enwik8, titles", "Adagrad"),
@@ -495,6 +496,7 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     "… a smaller start, 5 seeds | 16·k | Adagrad": ("enwik8, Adagrad, smaller start, 5 seeds", "exact"),
     "… 1,920 epochs, 5 seeds | 16·k | SGD": ("enwik8, SGD, 1,920 epochs, 5 seeds", "SAGram"),
     "Māori Wikipedia, 5 seeds | 16·k | Adagrad": ("miwiki, Adagrad, 5 seeds", "exact"),
+    "… k = 32, 5 seeds | 32·k | Adagrad": ("miwiki, k = 32, Adagrad, 5 seeds", "exact"),
     f"enwik8's titles, {MANY} seeds | 16·k | Adagrad": (
         f"enwik8, titles, Adagrad, 40 epochs, {MANY} seeds", "SAGram",
     ),
