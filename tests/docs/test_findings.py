@@ -167,7 +167,7 @@ def seeds(folder: str, count: int = 99, key: str = "map@10") -> np.ndarray:
     return np.array([found[seed] for seed in sorted(found)[:count]])
 
 
-MANY = len(seeds("simple-scale/paper-sogram-products-bfloat16-alpha-0.1"))  # of the main lift
+MANY = len(seeds("simple-scale/paper-sogram-products-bfloat16-table-scale-0.1-alpha-0.1"))  # of the main lift
 ALPHAS = ("0.1", "0.01", "0.005", "0.001")
 TABLE_2 = {  # titles and what else a row is called
     "enwik8, sparse Adam": "5 seeds",
@@ -262,9 +262,12 @@ def movies_rows() -> list[str]:
 
 # Along training
 
-BF16 = "-products-bfloat16"
+BF16 = "-products-bfloat16-table-scale-0.1"  # from the start of nearly all runs, not that of the configs
 WIDER = f"{BF16}-input-dim-256"
-ADAM = "-optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-7e15911f"  # of WIDER
+SPARSE_WIDER = (  # with inputs of 256
+    "simple-scale/paper-sampling-products-bfloat16-input-dim-256"
+    "-optimizer-sparse-adam-initial-accumulator-0-reduction-mean-learning-rate-90b43bda"
+)
 
 
 def metrics(folder: str, seed: int = 0) -> list[dict[str, float]]:
@@ -323,7 +326,7 @@ def french_rows() -> list[str]:
     return rows
 
 
-SGD_KIND = f"{BF16}-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920"
+SGD_KIND = "-products-bfloat16-every-30-epochs-optimizer-sgd-learning-rate-3.58-dense-learning-rate-0.0155-epochs-1920"
 SGD_RUNS = {
     "sampling": f"enwik8/paper-sampling{SGD_KIND}",
     "SOGram, α = 0.1": f"enwik8/paper-sogram{SGD_KIND}-a-5ceaa368",

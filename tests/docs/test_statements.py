@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 from test_findings import (
-    ADAM,
     BF16,
     DRAWS,
     EXACT,
@@ -26,6 +25,7 @@ from test_findings import (
     SGD_RUNS,
     SOGRAM,
     SPARSE_RUNS,
+    SPARSE_WIDER,
     SPLITS,
     SUMS,
     TITLES,
@@ -347,9 +347,11 @@ HALF_SOGRAM = splits(WIKIS, f"sogram{HALF_RUNS}in-f76c2f51", f"sampling{HALF_RUN
 FOUR, FIRST = (text.replace("-", "−") for text in nearest())
 DENSE_SPLITS = [splits(SPLITS, x, "sampling") for x in ("sogram-alpha-0.1", "sagram-cache-item")]
 LOSSES = losses_under_adam()
-BEST_OF_TWENTY_EPOCHS = percent(between(WIDE_RUNS[0], f"{WIDE_RUNS[1]}{ADAM}"))
+BEST_OF_TWENTY_EPOCHS = percent(between(WIDE_RUNS[0], SPARSE_WIDER))
 WIDE_SMALL_LIFT = with_interval(training(WIDE_SMALL).loc[("1024", SOGRAM)])
-SMALLER_OVER_SOGRAM = percent(between(f"{WIDE_RUNS[1]}-table-scale-0.01", WIDE_RUNS[0]))
+SMALLER_OVER_SOGRAM = percent(
+    between("simple-scale/paper-sampling-products-bfloat16-input-dim-256", WIDE_RUNS[0])
+)
 RATE = "-learning-rate-0.0034-dense-learning-rate-0.000221"
 AT_ITS_RATE = logs(f"enwik8/paper-sogram{RATE}-alpha-0.1", "enwik8/paper-sampling")
 ON_GPU = sgd_lift(SOGRAM, 1890)

@@ -313,7 +313,7 @@ def test_the_cost_of_a_step():
     simple, french, sagram, english = map(
         last,
         (
-            "simple-scale/paper-sampling-products-bfloat16",
+            "simple-scale/paper-sampling-products-bfloat16-table-scale-0.1",
             "fr-scale/paper-sampling-products-bfloat16",
             "fr-scale/paper-sagram-products-bfloat16-cache-item",
             "en-scale/paper-sampling",
