@@ -451,25 +451,41 @@ def verdict_rows() -> list[str]:
     ]
 
 
-def under_sgd_rows() -> list[str]:
-    """What no curve shows of the long trainings under SGD."""
-    return [
-        f"| {corpus} | {batch} | {label} | {' | '.join(values)} |"
-        for corpus, title in (("enwik8", "enwik8, SGD, 1,920 epochs"), ("titles", "enwik8, titles, SGD, 320 epochs"))
-        for batch, size in (("16·k", "1024"), ("k", "64"))
-        for label, name in (
-            ("sampling", SAMPLING), ("SOGram, α = 0.1", SOGRAM), ("α = 0.01", "SOGram α=0.01"),
-            ("α = 0.001", "SOGram α=0.001"), ("SAGram per item", "SAGram per item"),
+LABELS = {  # of estimators, in the rows of a table
+    SAMPLING: "sampling",
+    SOGRAM: "SOGram, α = 0.1",
+    "SOGram α=0.01": "α = 0.01",
+    "SOGram α=0.001": "α = 0.001",
+    "SAGram per item": "SAGram per item",
+}
+
+
+def under_sgd(corpus: str, title: str, batch: str, size: str) -> list[str]:
+    """What no curve shows of a long training under SGD."""
+    rows = []
+    for name, label in LABELS.items():
+        rise = (
+            cell(title, size, name, "rise in the last tenth").partition("%")[0].lstrip("+").replace("-", "−")
         )
-        for values in [[
+        errors = (pages.number(float(x), 2) for x in cell(title, size, name, "error of Ĝ").split(" · "))
+        end = pages.number(map_of(cell(title, size, name, "MAP@10")), 4)
+        values = [
             percent(cell(title, size, name, "at a constant η")),
-            pages.number(map_of(cell(title, size, name, "MAP@10")), 4) if name == SAMPLING else percent(cell(title, size, name)),
+            end if name == SAMPLING else percent(cell(title, size, name)),
             f"{share_of(cell(title, size, name, 'of exact ALS'))} %",
-            f"{cell(title, size, name, 'rise in the last tenth').partition('%')[0].lstrip('+').replace('-', '−')} %",
-            " · ".join(pages.number(float(x), 2) for x in cell(title, size, name, "error of Ĝ").split(" · ")),
+            f"{rise} %",
+            " · ".join(errors),
             cell(title, size, name, "effective rank"),
-        ]]
-    ]  # fmt: skip
+        ]
+        rows.append(f"| {corpus} | {batch} | {label} | {' | '.join(values)} |")
+    return rows
+
+
+def under_sgd_rows() -> list[str]:
+    """On both corpora, at both B."""
+    trainings = ("enwik8", "enwik8, SGD, 1,920 epochs"), ("titles", "enwik8, titles, SGD, 320 epochs")
+    batches = ("16·k", "1024"), ("k", "64")
+    return [row for names in trainings for sizes in batches for row in under_sgd(*names, *sizes)]
 
 
 ROWS = [
@@ -757,15 +773,15 @@ def spreads() -> list[str]:
 
 
 def test_effective_ranks_of_trained_towers_are_at_least_half_of_k():
-    """At B = 16·k, as means over seeds; but on miwiki."""
+    """At B = 16·k, as means over seeds; but on miwiki with k = 64."""
     low = {
         file.stem
         for file in (REFERENCE / "factorial").glob("*.csv")
         for (_, batch, name), found in table(file.stem).iterrows()
         if batch == "1024" and found["trained"] == "yes" and name in (SAMPLING, "SAGram per item", EXACT)
-        if min(map(float, found["effective rank"].split(" · "))) < 32
+        if min(map(float, found["effective rank"].split(" · "))) < (16 if "k-32" in file.stem else 32)
     }
-    assert low and all(x.startswith("miwiki") for x in low)
+    assert low and all(x.startswith("miwiki") and "k-32" not in x for x in low)
 
 
 def test_who_is_on_a_plateau():

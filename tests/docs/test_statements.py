@@ -323,7 +323,9 @@ SAGA = "SOGram α=0.1 of SAGA estimates"
 TITLES_SGD_RUNS = {key[2:]: run for key, run in titles_runs().items() if key[:2] == ("sgd", 320)}
 SPREADS = [text.replace("0.", ".", 1) if text.startswith("0.") else text for text in spreads()]
 HALF = "miwiki, k = 32, Adagrad"
-HALF_RUNS = f"-embedding-dim-32{SUMS[:89]}"  # names that end early
+HALF_RUNS = (  # names that end early
+    "-embedding-dim-32-optimizer-adagrad-initial-accumulator-0.1-reduction-sum-learning-rate-0.0975-dense-learn"
+)
 
 
 def als_rank(k: int) -> str:
