@@ -5,6 +5,7 @@ Each function below writes a table's cells or a sentence as the page has them.
 
 import io
 import itertools
+import json
 import re
 
 import numpy as np
@@ -344,6 +345,15 @@ def test_the_tuned_estimators_on_movielens():
 def test_how_many_runs_were_made_with_uncommitted_changes():
     commits = pd.read_csv(PUBLISHED / "runs.csv")["commit"].astype(str)
     assert f"as with {commits.str.endswith('+changes').sum()} runs" in pages.read("experiments/README.md")
+
+
+def test_how_many_runs_have_a_new_name():
+    """The command of their manifest names another folder."""
+    files = pages.published_files()
+    folders = [name.removesuffix("/manifest.json") for name in files if name.endswith("/manifest.json")]
+    commands = [json.loads(files[f"{folder}/manifest.json"])["command"] for folder in folders]
+    renamed = sum(folder not in command for folder, command in zip(folders, commands, strict=True))
+    assert f"after {renamed:,} of the published runs" in pages.read("experiments/README.md")
 
 
 CORPORA_RANKED = {
