@@ -347,13 +347,15 @@ def test_how_many_runs_were_made_with_uncommitted_changes():
     assert f"as with {commits.str.endswith('+changes').sum()} runs" in pages.read("experiments/README.md")
 
 
-def test_how_many_runs_have_a_new_name():
-    """The command of their manifest names another folder."""
+def test_how_many_manifests_do_not_name_their_folder():
+    """In the command."""
     files = pages.published_files()
     folders = [name.removesuffix("/manifest.json") for name in files if name.endswith("/manifest.json")]
     commands = [json.loads(files[f"{folder}/manifest.json"])["command"] for folder in folders]
-    renamed = sum(folder not in command for folder, command in zip(folders, commands, strict=True))
-    assert f"after {renamed:,} of the published runs" in pages.read("experiments/README.md")
+    other = sum(folder not in command for folder, command in zip(folders, commands, strict=True))
+    assert f"In {other:,} of the published runs it does not name the run's folder" in pages.read(
+        "experiments/README.md"
+    )
 
 
 CORPORA_RANKED = {
@@ -544,6 +546,46 @@ def test_the_search_of_a_smaller_start():
         f"the start of .1 has {found['0.1', '0.0975', '0.00241'][1:]}; .03, .01 and .003 have {points[0]} at "
         f".06 / .00241, {100 * best:.0f} % of exact ALS, and {points[1]} at .0975 / .00241"
     ) in page
+
+
+def test_the_starts_of_the_configs():
+    """Sampling on tuning splits, by `table_scale`."""
+    page = " ".join(pages.read("configs/README.md").split())
+
+    def found(table: str, *keys: str, **where: str) -> pd.Series:
+        frame = pd.read_csv(PUBLISHED / "training" / f"{table}.csv", dtype=str)
+        for key, value in where.items():
+            frame = frame[frame[key] == value]
+        return frame.set_index(list(keys))["tuning_map@10"].str[1:]
+
+    dense = found("enwik8-start", "table_scale", optimizer="adam")
+    assert (
+        f"(`table_scale`) end at {dense['0.01']}, {dense['0.03']} and {dense['0.1']} under dense Adam" in page
+    )
+    gain = 100 * (float(dense["0.03"]) / float(dense["0.1"]) - 1)
+    assert f"dense Adam gains {gain:.1f} % from .03".replace("0.", ".") in page
+    for output, words in (
+        ("linear", "Under sparse Adam .01, .03, .1 and .3 end"),
+        ("relu", "with a ReLU output"),
+    ):
+        *three, last = found("enwik8-start", "table_scale", optimizer="sparse-adam", output=output)
+        assert f"{words} at {', '.join(three)} and {last}" in page
+    sums = {"optimizer": "adagrad on sums from 0.1"}
+    titles = found(
+        "enwik8-titles", "epochs", "table_scale", learning_rate="0.2", dense_learning_rate="0.00241", **sums
+    )
+    small, usual = ([titles[epochs, scale] for epochs in ("20", "40")] for scale in ("0.03", "0.1"))
+    assert (
+        f".03 has {small[0]} after 20 epochs and {small[1]} after 40, where .1 has {usual[0]} and {usual[1]}"
+        in page
+    )
+    simple = found("simple-scale", "table_scale", "learning_rate", input_dim="50", epochs="6", **sums)
+    best, before = simple["0.01", "0.0975"], simple["0.1", "0.0975"]
+    others = simple["0.03", "0.0975"], simple["0.01", "0.156"], simple["0.003", "0.06"]
+    assert (
+        f".01 has {best} where .1 has {before}; .03 has {others[0]}, .01 at .156 {others[1]} and .003 at .06 {others[2]}"
+        in page
+    )
 
 
 def test_the_search_of_sogram_s_rate():
