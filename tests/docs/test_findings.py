@@ -818,6 +818,12 @@ def test_rises_in_the_last_tenth():
     assert f"by {rise('Adam, 120 epochs', batch='1024')} % after 120 epochs" in WORDS
     both = [rise(longer, x, "1024") for x in (SAMPLING, "SAGram per item")]
     assert "on the titles under dense Adam, where they rise by {} and {} %".format(*both) in WORDS
+    least = [
+        rise(label, "SOGram α=0.001", batch)
+        for label in ("SGD, 1,920 epochs", "titles, SGD, 320 epochs")
+        for batch in ("64", "1024")
+    ]
+    assert f"under SGD* rises by {min(least):.0f} to {max(least):.0f} % in the last tenth" in WORDS
     for estimator in (SAMPLING, "SAGram per item"):
         twice, once = (map_of(cell(f"enwik8, {x}", "1024", estimator, "MAP@10")) for x in (longer, long))
         assert abs(twice / once - 1) <= 0.03

@@ -81,6 +81,11 @@ WIDE, ADAGRAD_TITLES, MIWIKI = (
 SECOND_SPLIT = "enwik8-titles-split1-smaller-start"
 SMALL_START, TITLES_SMALL = "enwik8, Adagrad, smaller start", "enwik8, titles, Adagrad, smaller start"
 WIDE_SMALL = "simple-scale, inputs of 256, Adagrad, smaller start"
+TWICE_SGD = "enwik8-sgd-twice-its-plateau"
+TWICE_SGD_RUN = (  # with α = 0.001
+    "enwik8/paper-sogram-products-bfloat16-every-60-epochs-optimizer-sgd-learning-rate-3.58"
+    "-dense-learning-rate-0.0155-epochs-3840-a-37ac697a"
+)
 START, NO_MOMENTUM = "enwik8, sparse Adam, smaller start", "enwik8, sparse Adam without momentum"
 
 
@@ -267,6 +272,12 @@ def map_of_row(name: str, estimator: str = SAMPLING, **where: str) -> str:
 
 def at_the_end(run: str, seed: int = 0) -> str:
     return pages.number(metrics(f"simple-scale/{run}", seed)[-1]["map@10"], 4)
+
+
+def twice_sgd_errors() -> list[str]:
+    """Of Ĝ with α = 0.001 on the left, halfway through 3,840 epochs of SGD and at their end."""
+    rows = {round(row["epoch"]): row for row in metrics(TWICE_SGD_RUN)}
+    return [pages.number(rows[epoch]["gramian_error_left"], 2) for epoch in (1920, 3840)]
 
 
 def tried(estimator: str) -> str:
@@ -506,6 +517,8 @@ OPTIMIZERS += [
 ]  # fmt: skip
 UNDER_SGD += [
     ("end at {}, {} and {} (one", map_of_row("enwik8-sgd-four-times-as-long"), *(map_of_row("enwik8-sgd-longer", optimizer=f".* {x} epochs") for x in (480, 960))),
+    ("After 3,840 epochs (seed 0, over left items, [table](../results/reference/factorial/enwik8-sgd-twice-its-plateau.csv)) it ends at {}, after 1,920 with the same seed at {}, and has {} over sampling, which ends at {}.", map_of_row(TWICE_SGD, LEAST), pages.number(metrics(SGD_RUNS["α = 0.001"])[-1]["map@10"], 4), of_row(TWICE_SGD, LEAST), map_of_row(TWICE_SGD)),
+    ("the error of its Ĝ is {} when η begins to fall, and {} at the end (left side). SOGram has {} with α = 0.1 and {} with 0.01 after", *twice_sgd_errors(), *(of_row(TWICE_SGD, x) for x in (SOGRAM, HUNDREDTH))),
     ("which had {} and {} % with α = 0.1", *(percents(x).removesuffix(" %") for x in seeds(TITLES_SGD_RUNS["sogram", 1024], 2) / seeds(TITLES_SGD_RUNS["sampling", 1024], 2))),
     ("after two seeds SAGram per item had {} at k", lift(seeds(TITLES_SGD_RUNS["sagram", 64], 2) / seeds(TITLES_SGD_RUNS["sampling", 64], 2)).partition(" [")[0]),
 ]  # fmt: skip
