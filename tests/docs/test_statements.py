@@ -517,8 +517,8 @@ OPTIMIZERS += [
 ]  # fmt: skip
 UNDER_SGD += [
     ("end at {}, {} and {} (one", map_of_row("enwik8-sgd-four-times-as-long"), *(map_of_row("enwik8-sgd-longer", optimizer=f".* {x} epochs") for x in (480, 960))),
-    ("After 3,840 epochs (seed 0, over left items, [table](../results/reference/factorial/enwik8-sgd-twice-its-plateau.csv)) it ends at {}, after 1,920 with the same seed at {}, and has {} over sampling, which ends at {}.", map_of_row(TWICE_SGD, LEAST), pages.number(metrics(SGD_RUNS["α = 0.001"])[-1]["map@10"], 4), of_row(TWICE_SGD, LEAST), map_of_row(TWICE_SGD)),
-    ("the error of its Ĝ is {} when η begins to fall, and {} at the end (left side). SOGram has {} with α = 0.1 and {} with 0.01 after", *twice_sgd_errors(), *(of_row(TWICE_SGD, x) for x in (SOGRAM, HUNDREDTH))),
+    ("After 3,840 epochs (seed 0, over left items, [table](../results/reference/factorial/enwik8-sgd-twice-its-plateau.csv)) 0.001 ends at {}, after 1,920 with the same seed at {}, and has {} over sampling, which ends at {}.", map_of_row(TWICE_SGD, LEAST), pages.number(seeds(SGD_RUNS["α = 0.001"])[0], 4), of_row(TWICE_SGD, LEAST), map_of_row(TWICE_SGD)),
+    ("the error of its Ĝ is {} when η begins to fall, and {} at the end (left side). SOGram has {} with α = 0.1 (the same seed after 1,920: {}), and {} with 0.01 ({}), at {} % of exact ALS.", *twice_sgd_errors(), *(x for name, label in ((SOGRAM, "SOGram, α = 0.1"), (HUNDREDTH, "α = 0.01")) for x in (of_row(TWICE_SGD, name), percents(seeds(SGD_RUNS[label])[0] / seeds(SGD_RUNS["sampling"])[0]))), share_of(row(TWICE_SGD, HUNDREDTH)["of exact ALS"])),
     ("which had {} and {} % with α = 0.1", *(percents(x).removesuffix(" %") for x in seeds(TITLES_SGD_RUNS["sogram", 1024], 2) / seeds(TITLES_SGD_RUNS["sampling", 1024], 2))),
     ("after two seeds SAGram per item had {} at k", lift(seeds(TITLES_SGD_RUNS["sagram", 64], 2) / seeds(TITLES_SGD_RUNS["sampling", 64], 2)).partition(" [")[0]),
 ]  # fmt: skip
