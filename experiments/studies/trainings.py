@@ -44,6 +44,7 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     ],
     "enwik8, titles, sparse Adam, 20 epochs": ["enwik8-titles-sparse-adam"],
     "enwik8, titles, sparse Adam, 10 epochs": ["enwik8-titles-sparse-adam-half-as-long"],
+    "enwik8, titles, Adam, 320 epochs": ["enwik8-titles-longer"],
     "enwik8, titles, Adam, 160 epochs": [
         "enwik8-titles-adam-eight-times-as-long",
         "enwik8-titles-adam-eight-times-as-long-large-batch",

@@ -40,6 +40,8 @@ from test_findings import (
     between_alphas,
     cell,
     final_map,
+    late_rise,
+    length_table,
     lift,
     log_lifts,
     map_of,
@@ -395,7 +397,6 @@ README = [
 ]  # fmt: skip
 TABLE_2 = [
     ("two of eight there have {}, and {}, two of eight at Simple's size with inputs of 256 have {}, at a MAP@10 {:.0f} % lower, and {}", *low_ranks(f"enwik8-titles/paper-sampling{BF16}"), low_ranks(WIDE_RUNS[1])[0], lower_by_seed_of_least_rank(), low_ranks(WIDE_RUNS[1])[1]),
-    ("twice the epochs of Adagrad add {} % on the titles (20 to 40 epochs, the same five seeds) and {} % at Simple's size", twice(f"enwik8-titles/paper-sampling{BF16}", f"enwik8-titles/paper-sampling{BF16}-epochs-20", 5), twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
     ("The exact Gramian without momentum, of which two runs of five collapse, is at {} %, sampling there at {} %", share(NO_MOMENTUM, EXACT), share(NO_MOMENTUM)),
     ("on the titles under Adagrad {} of 64 with sampling", rank(ADAGRAD_TITLES, SAMPLING)),
     ("With k = 32 they are at least k/2 on miwiki too, the one corpus that is not made from enwik8, and on which nothing was tuned: {} with sampling under Adagrad, at {} % of exact ALS, which has {}. With k = 64 they are below: {} with sampling under sparse Adam, {} under Adagrad, and {} with exact ALS", rank(HALF, SAMPLING), share(HALF), als_rank(32), rank(MIWIKI, SAMPLING), rank("miwiki, Adagrad", SAMPLING), als_rank(64)),
@@ -432,25 +433,31 @@ AT_K = [
     ("SOGram has on enwik8 under SGD, NOT TRAINED, {} with α = 0.1 and {} with 0.01, SAGram per item {} (five seeds), the exact Gramian {} (three)", steady(SGD, SOGRAM), steady(SGD, HUNDREDTH), steady(SGD, ITEM), percent(sgd_exact(", constant η"))),
     ("sampling with 16·k has {} over sampling with k after 80 epochs of dense Adam and {} after 160", *(lift(np.exp(titles("adam", x, ("sampling", 1024)))) for x in (80, 160))),
     ("SAGram per item with B = k makes up for it under dense Adam, {} from sampling with 16·k (sparse: {})", *(lift(np.exp(titles(x, 80, ("sagram", 64), ("sampling", 1024)))) for x in ("adam", "sparse-adam"))),
-    ("after 160 sampling with k ends at {}, {} % of exact ALS, and SAGram per item at {}, {} %", *(f(LONGER, x, "64") for x in (SAMPLING, ITEM) for f in (maps, share))),
     ("Its errors (left, right) are {} under Adagrad and {} under dense Adam; with B = k they are {}, and {}.", *(error(x, ITEM, b) for b in ("1024", "64") for x in (ADAGRAD_TITLES, LONG))),
+]  # fmt: skip
+ITEM_RUNS, SAMPLING_RUNS = (
+    [titles_runs()["adam", x, name, 64] for x in (80, 160, 320)] for name in ("sagram", "sampling")
+)
+LENGTH = [
+    ("Twice the epochs of Adagrad add {} % at Simple's size (inputs of 256, seed 0)", twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
+    ("SAGram per item ends at {} after 160 (after 80 at {}), SOGram at {} ({})", *(maps(x, e) for e in (ITEM, SOGRAM) for x in (LONGER, LONG))),
+    ("SAGram per item ends at {}, {} and {} after 80, 160 and 320 epochs of dense Adam (seed 0), sampling at {}, {} and {}", *(pages.number(seeds(x)[0], 4) for x in (*ITEM_RUNS, *SAMPLING_RUNS))),
+    ("from {} and {} (five seeds) to {} (seed 0, over left items; after 160 the same seed has {})", *(of(x, ITEM, "64") for x in (LONG, LONGER)), of_row("enwik8-titles-longer", ITEM, batch="64"), percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0])),
+    ("by {} of itself in the last tenth of 160 epochs and by {} in that of 320", *(percents(1 + late_rise(x, 0)).lstrip("+") for x in SAMPLING_RUNS[1:])),
+    ("a smaller α loses more, in {} of {} cases", *in_shorter_trainings()),
 ]  # fmt: skip
 OPTIMIZERS = [
     ("sampling reaches {} % of exact ALS with dense Adam and {} % with sparse Adam, the exact Gramian {} and {} %", *(share(x, e) for e in (SAMPLING, EXACT) for x in (DENSE_ADAM, SPARSE))),
     ("The rows of sparse Adam, also at η/5 ({} %), and of Adagrad from the common start ({} %) are", *(share(f"enwik8, {x}", EXACT) for x in ("sparse Adam, η/5", "Adagrad"))),
     ("sampling ends at {}, {} % of exact ALS, and rises by 1 %", maps("enwik8, Adagrad, 480 epochs"), share("enwik8, Adagrad, 480 epochs")),
     ("ends higher: {}, {} % of exact ALS", maps(START), share(START)),
-    ("where sampling ends at {}, after 60 at {}", maps("enwik8, Adam, 120 epochs"), maps(DENSE_ADAM)),
     ("were added after looking: there SOGram has {} and SAGram per item {}.", *(of_row(SECOND_SPLIT, x) for x in (SOGRAM, ITEM))),
     ("On enwik8 sampling is on its plateau, with effective ranks of {}, and", rank(SMALL_START, SAMPLING)),
     ("the exact Gramian gains {}, SOGram {}. **At", *(signed(of(SMALL_START, x, "64")) for x in (EXACT, SOGRAM))),
     ("sampling from the smaller one has {} over SOGram from .1", SMALLER_OVER_SOGRAM),
-    ("{}, {} and {} against {}, {} and {} after", *(maps(f"enwik8, titles, Adagrad, {x} epochs", batch=b) for b in ("64", "1024") for x in (10, 20, 40))),
-    ("sampling ends at {}, {} % of exact ALS (after 80 at {}), SAGram per item at {}, {} % ({}), SOGram at {} ({})", maps(LONGER), share(LONGER), maps(LONG), maps(LONGER, ITEM), share(LONGER, ITEM), maps(LONG, ITEM), maps(LONGER, SOGRAM), maps(LONG, SOGRAM)),
     ("under sparse Adam at B = 1,024: {}", PER_PAIR),
     ("SOGram (α = 0.1) has {}, SAGram per item {}, at {} and {} % of exact ALS on the two, NOT TRAINED; under sparse", *DENSE_SPLITS, *(share_of(row(f"{x}-dense-adam", ITEM)["of exact ALS"]) for x in SPLITS[1:])),
     ("NOT TRAINED either, they have {} and {}, the exact Gramian {}. SOGram with α = 0.01 and 0.001 loses {:.0f} to {:.0f} % on each", *(splits(SPLITS, f"{name}{SPARSE_RUNS}{end}", f"sampling{SPARSE_RUNS}") for name, end in (("sogram", "-alpha-0.1"), ("sagram", "-cache-item"), ("exact", ""))), *losses_on_splits()),
-    ("in {} of {} cases. 120", *in_shorter_trainings()),
 ]  # fmt: skip
 UNDER_SGD = [
     ("NOT TRAINED after 1,920 by SAGram per item, at {} % of exact ALS", share(SGD, ITEM)),
@@ -506,8 +513,6 @@ AT_K += [
     ("under Adagrad has {} at Simple's size with inputs of 256 (three draws) and {} on the titles (three splits), the exact Gramian under sparse Adam {} on enwik8", *at_a_constant_rate()[2:]),
 ]  # fmt: skip
 OPTIMIZERS += [
-    ("Sampling ends at {} after 20 epochs (five seeds)", maps("enwik8, titles, sparse Adam, 20 epochs")),
-    ("20 epochs (five seeds), {} after 40 and {} after 80 (seed 0", *(map_of_row("enwik8-titles-sparse-adam-length", optimizer=f".* {x} epochs.*") for x in (40, 80))),
     ("on miwiki {}.", percent(final_map("miwiki").loc["SAGram β=1, per pair", "lift over sampling [95 %]"])),
     ("On the titles under Adagrad ([table](../results/reference/factorial/enwik8-titles-same-batches.csv)) the two have {} and {}.", *(of_row("enwik8-titles-same-batches", x) for x in ("sampling, shared B", "sampling, B = B′"))),
     ("one B for both sides has {}; the gradient batch itself, with the gradient through both Gramians (equation 15), {}, at half", *(of_row("enwik8-same-batches", x) for x in ("sampling, shared B", "sampling, B = B′"))),
@@ -540,7 +545,7 @@ CORPORA += [
     ("Towers reach {} to {} % of exact ALS there, and training MAP@10 is higher too, by {} and {} %", *french_shares(), *(signless(french("training", x)) for x in (0, 1))),
     ("SOGram (α = 0.1) has {} and the exact Gramian {} ([table](../results/reference/factorial/movielens-1m-adagrad.csv)", *(of_row("movielens-1m-adagrad", x) for x in (SOGRAM, EXACT))),
 ]  # fmt: skip
-STATEMENTS = [*TABLE_2, *ANSWERS, *AT_K, *OPTIMIZERS, *UNDER_SGD, *LAG, *CORPORA, *SIMPLE]
+STATEMENTS = [*TABLE_2, *ANSWERS, *AT_K, *LENGTH, *OPTIMIZERS, *UNDER_SGD, *LAG, *CORPORA, *SIMPLE]
 
 
 @pytest.mark.parametrize(
@@ -568,7 +573,13 @@ PAPER = [
     claim.paper.removeprefix("0") for claim in CLAIMS if claim.id.startswith(("table-2-", "movielens-sign"))
 ]
 STATED = " ".join(
-    [*(text.format(*values) for text, *values in (*README, *STATEMENTS)), *ROWS, *at_k_rows(), *PAPER]
+    [
+        *(text.format(*values) for text, *values in (*README, *STATEMENTS)),
+        *ROWS,
+        *at_k_rows(),
+        *length_table(),
+        *PAPER,
+    ]
 ).replace("−", "-")
 OWN = " ".join(SECTION.split("### Planted topics")[0].split())
 LIFT = r"([+-]?\d+\.\d) ?% \[([+-]?\d+\.\d)%?, ([+-]?\d+\.\d)%?\]"
