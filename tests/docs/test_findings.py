@@ -807,7 +807,7 @@ def test_who_is_on_a_plateau():
         "fr-scale",
         "en-scale",
     }
-    assert "at Simple's size under sparse Adam; at the sizes of fr and en" in WORDS
+    assert "not on the titles under dense Adam, and at the sizes of fr and en" in WORDS
 
 
 LENGTHS = [  # trainings of enwik8 and its titles: the optimizer, the learning rate of the tables and their start
@@ -953,7 +953,7 @@ def test_how_often_a_gain_at_b_k_differs_from_0():
     ]
     trained = [lift for lift in trained if "[" in lift]
     assert len(trained) == 10 and sum(map(differs_from_0, trained)) == 7
-    assert "in seven of the ten trainings whose towers are trained" in WORDS
+    assert "in seven of the ten trainings with trained towers and five seeds" in WORDS
 
 
 def test_how_often_a_gain_at_16_k_differs_from_0():
