@@ -681,19 +681,14 @@ def between(own: str, base: str) -> str:
     return f"{own_ap.mean() / base_ap.mean() - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
-@cache
 def titles_runs() -> dict[tuple, str]:
-    """Runs on the titles in bfloat16 from the usual start, by optimizer, epochs, estimator and B; of α = 0.1."""
-    found = {}
-    for path, content in pages.published_files().items():
-        if re.fullmatch(r"results/runs/enwik8-titles/.*-products-bfloat16.*-seed0/config.yaml", path):
-            model, train, estimator = itemgetter("model", "train", "estimator")(yaml.safe_load(content))
-            usual = model["table_scale"] == 0.1 and estimator["batch"] == "drawn"
-            if not usual or (estimator["name"] == "sogram" and estimator["alpha"] != 0.1):
-                continue
-            key = train["optimizer"], train["epochs"], estimator["name"], estimator["gramian_batch_size"]
-            found[key] = path.removeprefix("results/runs/").rpartition("-seed")[0]
-    return found
+    """Runs on the titles from the usual start, by optimizer, epochs, estimator and B."""
+    return {
+        (optimizer, epochs, estimator, batch): run
+        for (corpus, optimizer, rate, start, batch, estimator), runs in runs_by_length().items()
+        if corpus == "enwik8-titles" and (corpus, optimizer, rate, start) in {row[1:] for row in LENGTHS}
+        for epochs, run in runs.items()
+    }
 
 
 def titles(
@@ -810,6 +805,23 @@ def test_who_is_on_a_plateau():
     assert "not on the titles under dense Adam, and at the sizes of fr and en" in WORDS
 
 
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [
+        *((f"enwik8-{x}", SAMPLING) for x in ("dense-adam", "no-momentum", "smaller-start")),
+        ("enwik8-dense-adam-twice-as-long-large-batch", SAMPLING),
+        ("enwik8-longer-large-batch", None),
+        ("simple-scale-sparse-adam", "SAGram per item"),
+        ("simple-scale-wider-inputs", SAMPLING),
+        ("simple-scale-smaller-start", "SAGram per item"),
+    ],
+)
+def test_which_of_the_two_is_not_on_its_plateau(name, estimator):
+    own = table(name).xs("1024", level="B").droplevel("optimizer")["rise in the last tenth"]
+    rises = own.filter(items=[SAMPLING, "SAGram per item", EXACT])
+    assert set(rises.index[rises.str.contains("no plateau")]) == ({estimator} if estimator else set())
+
+
 LENGTHS = [  # trainings of enwik8 and its titles: the optimizer, the learning rate of the tables and their start
     ("enwik8, Adam", "enwik8", "adam", 0.0136, 0.1),
     ("enwik8, sparse Adam", "enwik8", "sparse-adam", 0.01, 0.1),
@@ -822,23 +834,20 @@ LENGTHS = [  # trainings of enwik8 and its titles: the optimizer, the learning r
     ("titles, SGD", "enwik8-titles", "sgd", 8.61, 0.1),
 ]
 MARKS = {1: "¹", 3: "³"}  # of fewer seeds than five
+OWN = {"sampling": {}, "sogram": {"alpha": 0.1, "cache": None}, "sagram": {"cache": "item"}}  # settings
 
 
 @cache
 def runs_by_length() -> dict[tuple, dict[int, str]]:
     """Runs of each length, by corpus, optimizer, learning rate, start, B and estimator: of most seeds."""
     found = {}
-    name = r"results/runs/enwik8(-titles)?/paper-(sampling|sagram).*-seed0/config.yaml"
+    name = r"results/runs/enwik8(-titles)?/paper-(sampling|sogram|sagram).*-seed0/config.yaml"
     for path, content in pages.published_files().items():
         if re.fullmatch(name, path):
             model, train, estimator = itemgetter("model", "train", "estimator")(yaml.safe_load(content))
-            drawn = estimator["batch"] == "drawn" and estimator.get("cache") != "pair"
-            if (
-                not drawn
-                or train.get("momentum") == 0
-                or model["output"] != "linear"
-                or train["gravity"] != 10
-            ):
+            own = {"batch": "drawn", **OWN[estimator["name"]]}
+            plain = own.items() <= estimator.items() and train.get("momentum") != 0
+            if not plain or model["output"] != "linear" or train["gravity"] != 10:
                 continue
             run = path.removeprefix("results/runs/").rpartition("-seed")[0]
             key = run.partition("/")[0], train["optimizer"], train["learning_rate"], model["table_scale"]
@@ -848,15 +857,19 @@ def runs_by_length() -> dict[tuple, dict[int, str]]:
     return {key: {int(x): runs[x] for x in sorted(runs)} for key, runs in found.items()}
 
 
-def late_rise(run: str, seed: int) -> float:
-    """By how much of itself validation MAP@10 rises in the last tenth of a run's steps."""
-    steps, maps = np.array([(x["step"], x["map@10"]) for x in metrics(run, seed) if "map@10" in x]).T
-    return maps[-1] / np.interp(0.9 * steps[-1], steps, maps) - 1
+def late_rise(run: str) -> float:
+    """`rankings.late_rise` of a published method."""
+    curves = [
+        np.array([(np.nan, x["step"], x["map@10"]) for x in metrics(run, seed) if "map@10" in x])
+        for seed in range(len(seeds(run)))
+    ]
+    return rankings.late_rise(pd.DataFrame({"label": run, "curve": curves}), run)
 
 
-def length_table() -> list[str]:
+@cache
+def lengths() -> dict[tuple[str, str, str], tuple[str, str, str]]:
     """MAP@10 by length, what the longest adds to the one before with the same seeds, and its late rise."""
-    rows = []
+    rows = {}
     for label, *key in LENGTHS:
         for batch, size in ((64, "k"), (1024, "16·k")):
             for name, estimator in (("sampling", SAMPLING), ("sagram", "SAGram per item")):
@@ -864,18 +877,26 @@ def length_table() -> list[str]:
                 (before, shorter), (last, longest) = [(1, ""), (1, ""), *runs.items()][-2:]
                 if not before < last <= 8 * before:  # was not made longer
                     continue
+                counts = [len(seeds(run)) for run in runs.values()]
+                assert all(count in MARKS or count >= 5 for count in counts)
                 ends = " · ".join(
-                    f"{pages.number(seeds(run).mean(), 4)}{MARKS.get(len(seeds(run)), '')} ({x:,})"
-                    for x, run in runs.items()
+                    f"{pages.number(seeds(run).mean(), 4)}{MARKS.get(count, '')} ({epochs:,})"
+                    for count, (epochs, run) in zip(counts, runs.items(), strict=True)
                 )
                 ratios = np.exp(log_lifts(longest, shorter))
                 more = lift(ratios) if len(ratios) > 1 else f"{100 * (ratios[0] - 1):+.1f} %"
-                rise = 100 * np.mean([late_rise(longest, seed) for seed in range(len(seeds(longest)))])
-                row = (
-                    f"| {label} | {size} | {estimator} | {ends} | {more} (×{last // before}) | {rise:.1f} % |"
-                )
-                rows.append(row.replace("-", "−"))
+                cells = ends, f"{more} (×{last // before})", f"{100 * late_rise(longest):.1f} %"
+                rows[label, size, estimator] = tuple(x.replace("-", "−") for x in cells)
     return rows
+
+
+def added(label: str, size: str, estimator: str = SAMPLING) -> str:
+    """What the longest training adds to the one before."""
+    return lengths()[label, size, estimator][1].partition(" (")[0]
+
+
+def length_table() -> list[str]:
+    return [f"| {' | '.join((*key, *cells))} |" for key, cells in lengths().items()]
 
 
 @pytest.mark.parametrize("row", length_table())
