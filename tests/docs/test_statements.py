@@ -436,6 +436,9 @@ AT_K = [
     ("SAGram per item with B = k makes up for it after 80 epochs of dense Adam, {} from sampling with 16·k (80 of sparse: {})", *(lift(np.exp(titles(x, 80, ("sagram", 64), ("sampling", 1024)))) for x in ("adam", "sparse-adam"))),
     ("Its errors (left, right) are {} under Adagrad and {} under dense Adam; with B = k they are {}, and {}.", *(error(x, ITEM, b) for b in ("1024", "64") for x in (ADAGRAD_TITLES, LONG))),
 ]  # fmt: skip
+TITLES_RUNS, TWICE_TITLES = (  # under Adagrad at 16·k: sampling, and SOGram with α = 0.1
+    [titles_runs()["adagrad", x, name, 1024] for name in ("sampling", "sogram")] for x in (40, 80)
+)
 ITEM_RUNS, SAMPLING_RUNS = (
     [titles_runs()["adam", x, name, 64] for x in (80, 160, 320)] for name in ("sagram", "sampling")
 )
@@ -443,9 +446,10 @@ LENGTH = [
     ("Twice the epochs of Adagrad add {} % at Simple's size (inputs of 256, seed 0)", twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
     ("sampling ends at {} after 160 (after 80 at {}), SAGram per item at {} ({}), SOGram at {} ({})", *(maps(x, e) for e in (SAMPLING, ITEM, SOGRAM) for x in (LONGER, LONG))),
     ("SAGram per item ends at {}, {} and {} after 80, 160 and 320 epochs of dense Adam (seed 0), sampling at {}, {} and {}", *(pages.number(seeds(x)[0], 4) for x in (*ITEM_RUNS, *SAMPLING_RUNS))),
-    ("(one seed: {} dense, {} sparse)", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
-    ("80 epochs of Adagrad** add {} to sampling at 16·k and {} at k", *(added("titles, Adagrad", x).lstrip("+") for x in ("16·k", "k"))),
-    ("The {} is more than SOGram's gain after 40", added("titles, Adagrad", "16·k").lstrip("+")),
+    ("from 160 to 320 epochs of Adam: {} under dense (five seeds), {} under sparse Adam (one)", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
+    ("80 epochs of Adagrad** add {} to sampling at 16·k, {} to SOGram and {} to SAGram per item (five seeds each), and {} to sampling at k (one)", added("titles, Adagrad", "16·k"), logs(TWICE_TITLES[1], TITLES_RUNS[1]), added("titles, Adagrad", "16·k", ITEM), added("titles, Adagrad", "k")),
+    ("sampling ends where SOGram does after 40, {} from it", logs(TWICE_TITLES[0], TITLES_RUNS[1])),
+    ("SOGram's lift is {} after 40 and {} after 80", *(logs(runs[1], runs[0], last=5) for runs in (TITLES_RUNS, TWICE_TITLES))),
     ("Dense Adam with B = k still rises by {} in the last tenth of 240", lengths()["enwik8, Adam", "k", SAMPLING][2]),
     ("from {} after 10 epochs to {} after 160 (five seeds)", *(of(f"enwik8, titles, Adam, {x} epochs", ITEM, "64") for x in (10, 160))),
     ("Seed 0 has {} after 160 and {}, over left items, after 320", percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), of_row("enwik8-titles-longer", ITEM, batch="64")),
