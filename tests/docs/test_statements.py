@@ -411,6 +411,7 @@ ANSWERS = [
     ("and {} on miwiki [without momentum]", of_row("miwiki-no-momentum", EXACT)),
     ("the exact one {} on enwik8 under Adagrad from a smaller start and {} under dense Adam", signed(of(SMALL_START, EXACT, "64")), signed(of(DENSE_ADAM, EXACT, "64"))),
     ("ends higher with B = k than with 16·k, by {}", HIGHER_AT_K),
+    ("and SOGram's lift is then {}. From", of("enwik8, titles, Adagrad, 80 epochs", SOGRAM)),
     ("{} at [Simple's size](#sogram-at-simples-size) (three draws; eight, one and one seeds), {} on the [titles](#larger-and-other-corpora) and {} on miwiki (three splits each), and {} on enwik8 from", WIDE_SOGRAM, TITLES_SOGRAM, WIKI_SOGRAM, of(SMALL_START, SOGRAM)),
     ("it has {}, undecided, and SAGram per item {}: the", EVERY, EVERY_ITEM),
     ("it is {} on the titles (on a second split, NOT TRAINED, {}, three seeds) and {} at Simple's size (one seed, over left items)", of(TITLES_SMALL, SOGRAM), of_row(SECOND_SPLIT, SOGRAM), WIDE_SMALL_LIFT),
@@ -449,12 +450,13 @@ LENGTH = [
     ("from 160 to 320 epochs of Adam: {} under dense (five seeds), {} under sparse Adam (one)", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
     ("80 epochs of Adagrad** add {} to sampling at 16·k, {} to SOGram and {} to SAGram per item (five seeds each), and {} to sampling at k (one)", added("titles, Adagrad", "16·k"), logs(TWICE_TITLES[1], TITLES_RUNS[1]), added("titles, Adagrad", "16·k", ITEM), added("titles, Adagrad", "k")),
     ("sampling ends where SOGram does after 40, {} from it", logs(TWICE_TITLES[0], TITLES_RUNS[1])),
-    ("SOGram's lift is {} after 40 and {} after 80", *(logs(runs[1], runs[0], last=5) for runs in (TITLES_RUNS, TWICE_TITLES))),
+    ("SOGram's lift is {} after 40 and {} after 80; neither is decided, nor the fall, {}.", *(logs(*runs[::-1], last=5) for runs in (TITLES_RUNS, TWICE_TITLES)), lift(np.exp(log_lifts(*TWICE_TITLES[::-1]) - log_lifts(*TITLES_RUNS[::-1], last=5)))),
+    ("SAGram per item has {} after 80: a nearer", of("enwik8, titles, Adagrad, 80 epochs", ITEM)),
     ("Dense Adam with B = k still rises by {} in the last tenth of 240", lengths()["enwik8, Adam", "k", SAMPLING][2]),
     ("from {} after 10 epochs to {} after 160 (five seeds)", *(of(f"enwik8, titles, Adam, {x} epochs", ITEM, "64") for x in (10, 160))),
     ("Seed 0 has {} after 160 and {}, over left items, after 320", percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), of_row("enwik8-titles-longer", ITEM, batch="64")),
     ("is {} ahead (320 epochs", steady("enwik8, titles, Adam, 320 epochs", ITEM, "64").lstrip("+")),
-    ("in the last tenth, {} % after 160 epochs (five seeds) and {} % after 320", *(rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs"))),
+    ("Sampling rises by {} % in the last tenth of 160 epochs and by {} % in that of 320", *(rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs"))),
     ("a smaller α loses more, in {} of {} cases", *in_shorter_trainings()),
 ]  # fmt: skip
 OPTIMIZERS = [
