@@ -523,7 +523,7 @@ README_ROWS = {  # the row of `table_2`, and the best estimate
     "… 1,920 epochs, 5 seeds | 16·k | SGD": ("enwik8, SGD, 1,920 epochs, 5 seeds", "SAGram"),
     "Māori Wikipedia, 5 seeds | 16·k | Adagrad": ("miwiki, Adagrad, 5 seeds", "exact"),
     "… k = 32, 5 seeds (α = .001: one) | 32·k | Adagrad": ("miwiki, k = 32, Adagrad, 5 seeds", "exact"),
-    f"enwik8's titles, {MANY} seeds | 16·k | Adagrad": (
+    f"enwik8's titles, 40 epochs, {MANY} seeds | 16·k | Adagrad": (
         f"enwik8, titles, Adagrad, 40 epochs, {MANY} seeds", "SAGram",
     ),
     "… 80 epochs, 5 seeds | 16·k | Adagrad": ("enwik8, titles, Adagrad, 80 epochs, 5 seeds", "SAGram"),

@@ -75,6 +75,7 @@ from experiments.reproduce import rankings
 ITEM, HUNDREDTH, LEAST = "SAGram per item", "SOGram α=0.01", "SOGram α=0.001"
 SPARSE, DENSE_ADAM, SGD = "enwik8, sparse Adam", "enwik8, Adam", "enwik8, SGD, 1,920 epochs"
 LONG, TITLES_SGD = "enwik8, titles, Adam, 80 epochs", "enwik8, titles, SGD, 320 epochs"
+TWICE = "enwik8, titles, Adagrad, 80 epochs"
 LONGER, TITLES_SPARSE = "enwik8, titles, Adam, 160 epochs", "enwik8, titles, sparse Adam, 80 epochs"
 WIDE, ADAGRAD_TITLES, MIWIKI = (
     "simple-scale, inputs of 256, Adagrad",
@@ -390,9 +391,15 @@ def growth(part: str) -> str:
     return "{:+.1f} % [{:+.1f}, {:+.1f}]".format(*ends).replace("-", "−")
 
 
+TITLES_RUNS, TWICE_TITLES = (  # under Adagrad at 16·k: sampling, and SOGram with α = 0.1
+    [titles_runs()["adagrad", x, name, 1024] for name in ("sampling", "sogram")] for x in (40, 80)
+)
+LONGER_TITLES = added("titles, Adagrad", "16·k"), logs(TWICE_TITLES[1], TITLES_RUNS[1])
+TITLES_LIFTS = [logs(*runs[::-1], last=5) for runs in (TITLES_RUNS, TWICE_TITLES)]
 README = [
     ("(errors {} and {}, sampling's {} and {})", *(error(x, e).partition(" and ")[0] for e in (ITEM, SAMPLING) for x in ("fr-scale, sparse Adam", "en-scale, Adagrad"))),
     ("it has {}, undecided. SAGram per item, which is nearer, has {}:", bare(EVERY), bare(EVERY_ITEM)),
+    ("twice the epochs add {} to sampling and {} to SOGram;", *map(bare, LONGER_TITLES)),
     ("it loses {:.0f} to {:.0f} % at sampling's learning rate", min(LOSSES), max(LOSSES)),
     ("the exact one {} on enwik8 under dense Adam", bare(of(DENSE_ADAM, EXACT, "64"))),
 ]  # fmt: skip
@@ -405,14 +412,14 @@ TABLE_2 = [
 ]  # fmt: skip
 ANSWERS = [
     ("With k = 32 no gain is seen: SOGram has {} on miwiki (NOT DECIDED when corrected; {} over three splits), the exact Gramian {}.", of(HALF, SOGRAM), HALF_SOGRAM, of(HALF, EXACT)),
-    ("The nearest one has {} at the end of training, as a mean of four corpora, by the noise of seeds: enwik8 (dense Adam; SAGram per item) and its titles (Adagrad), three splits each, of which the first is trained and the others reach {:.0f} to {:.0f} % of exact ALS", FOUR, *shares_of_splits()),
+    ("The nearest one has {} at the end of training, as a mean of four corpora, by the noise of seeds: enwik8 (dense Adam; SAGram per item) and its titles (40 epochs of Adagrad), three splits each, of which the first is trained and the others reach {:.0f} to {:.0f} % of exact ALS", FOUR, *shares_of_splits()),
     ("Over first splits alone, all trained, with the exact Gramian on enwik8 and dense Adam on the titles, it is {} (not planned)", FIRST),
     ("on the titles {} under Adagrad from a [smaller start](#the-optimizer-b-and-length) (on a second split, NOT TRAINED, {}, three seeds) and {} under 80 epochs of dense Adam (after 160 {}), and", of(TITLES_SMALL, ITEM), of_row(SECOND_SPLIT, ITEM), of(LONG, ITEM), of(LONGER, ITEM)),
     ("and {} on miwiki [without momentum]", of_row("miwiki-no-momentum", EXACT)),
     ("the exact one {} on enwik8 under Adagrad from a smaller start and {} under dense Adam", signed(of(SMALL_START, EXACT, "64")), signed(of(DENSE_ADAM, EXACT, "64"))),
     ("ends higher with B = k than with 16·k, by {}", HIGHER_AT_K),
-    ("and SOGram's lift is then {}. From", of("enwik8, titles, Adagrad, 80 epochs", SOGRAM)),
-    ("{} at [Simple's size](#sogram-at-simples-size) (three draws; eight, one and one seeds), {} on the [titles](#larger-and-other-corpora) and {} on miwiki (three splits each), and {} on enwik8 from", WIDE_SOGRAM, TITLES_SOGRAM, WIKI_SOGRAM, of(SMALL_START, SOGRAM)),
+    ("{} at [Simple's size](#sogram-at-simples-size) (three draws; eight, one and one seeds), {} on the [titles](#larger-and-other-corpora) (40 epochs) and {} on miwiki (three splits each), and {} on enwik8 from", WIDE_SOGRAM, TITLES_SOGRAM, WIKI_SOGRAM, of(SMALL_START, SOGRAM)),
+    ("on the titles it is {} after 40 epochs and {} after [80](#length), with the same five seeds", *TITLES_LIFTS),
     ("it has {}, undecided, and SAGram per item {}: the", EVERY, EVERY_ITEM),
     ("it is {} on the titles (on a second split, NOT TRAINED, {}, three seeds) and {} at Simple's size (one seed, over left items)", of(TITLES_SMALL, SOGRAM), of_row(SECOND_SPLIT, SOGRAM), WIDE_SMALL_LIFT),
     ("over the best sampling of twenty epochs, sparse Adam's, which still rises, SOGram has {} (seed 0", BEST_OF_TWENTY_EPOCHS),
@@ -437,29 +444,27 @@ AT_K = [
     ("SAGram per item with B = k makes up for it after 80 epochs of dense Adam, {} from sampling with 16·k (80 of sparse: {})", *(lift(np.exp(titles(x, 80, ("sagram", 64), ("sampling", 1024)))) for x in ("adam", "sparse-adam"))),
     ("Its errors (left, right) are {} under Adagrad and {} under dense Adam; with B = k they are {}, and {}.", *(error(x, ITEM, b) for b in ("1024", "64") for x in (ADAGRAD_TITLES, LONG))),
 ]  # fmt: skip
-TITLES_RUNS, TWICE_TITLES = (  # under Adagrad at 16·k: sampling, and SOGram with α = 0.1
-    [titles_runs()["adagrad", x, name, 1024] for name in ("sampling", "sogram")] for x in (40, 80)
-)
 ITEM_RUNS, SAMPLING_RUNS = (
     [titles_runs()["adam", x, name, 64] for x in (80, 160, 320)] for name in ("sagram", "sampling")
 )
 LENGTH = [
     ("Twice the epochs of Adagrad add {} % at Simple's size (inputs of 256, seed 0)", twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
     ("sampling ends at {} after 160 (after 80 at {}), SAGram per item at {} ({}), SOGram at {} ({})", *(maps(x, e) for e in (SAMPLING, ITEM, SOGRAM) for x in (LONGER, LONG))),
-    ("SAGram per item ends at {}, {} and {} after 80, 160 and 320 epochs of dense Adam (seed 0), sampling at {}, {} and {}", *(pages.number(seeds(x)[0], 4) for x in (*ITEM_RUNS, *SAMPLING_RUNS))),
-    ("from 160 to 320 epochs of Adam**: {} under dense (five seeds), {} under sparse Adam (one)", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
-    ("80 epochs of Adagrad** add {} to sampling at 16·k, {} to SOGram and {} to SAGram per item (five seeds each), and {} to sampling at k (one)", added("titles, Adagrad", "16·k"), logs(TWICE_TITLES[1], TITLES_RUNS[1]), added("titles, Adagrad", "16·k", ITEM), added("titles, Adagrad", "k")),
-    ("sampling ends where SOGram does after 40, {} from it", logs(TWICE_TITLES[0], TITLES_RUNS[1])),
-    ("SOGram's lift is {} after 40 and {} after 80; neither is decided, nor the fall, {}.", *(logs(*runs[::-1], last=5) for runs in (TITLES_RUNS, TWICE_TITLES)), lift(np.exp(log_lifts(*TWICE_TITLES[::-1]) - log_lifts(*TITLES_RUNS[::-1], last=5)))),
-    ("SAGram per item has {} after 80, and SOGram {} over it", of("enwik8, titles, Adagrad, 80 epochs", ITEM), logs(TWICE_TITLES[1], titles_runs()["adagrad", 80, "sagram", 1024])),
+    ("is decided from 160 to 320 epochs**: {} (five seeds; sparse Adam, one seed: {})", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
+    ("It rises by {} % in the last tenth of both lengths", *{rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs")}),
+    ("SAGram per item after 160 has {} over sampling after 320", logs(ITEM_RUNS[1], SAMPLING_RUNS[2])),
+    ("Its one seed after 320 has {}, over left items ({} after 160), and is the one in which sampling rose most, by {} %", of_row("enwik8-titles-longer", ITEM, batch="64"), percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), signless(np.exp(log_lifts(*SAMPLING_RUNS[:0:-1]).max()))),
+    ("80 epochs end higher than 40 with sampling at 16·k, by {}, and with SOGram, by {} (five seeds each)", *LONGER_TITLES),
+    ("With SAGram per item it is undecided, {}; sampling at k has {} (one seed)", added("titles, Adagrad", "16·k", ITEM), added("titles, Adagrad", "k")),
+    ("SOGram's lift is {} after 40 (all eight: {}) and {} after 80, and the fall, {}, is not decided; while η is constant it has {} in the run of 80.", TITLES_LIFTS[0], of(ADAGRAD_TITLES, SOGRAM), TITLES_LIFTS[1], lift(np.exp(log_lifts(*TWICE_TITLES[::-1]) - log_lifts(*TITLES_RUNS[::-1], last=5))), steady(TWICE, SOGRAM)),
+    ("After 80 SOGram has {} over SAGram per item", logs(TWICE_TITLES[1], titles_runs()["adagrad", 80, "sagram", 1024])),
     ("Dense Adam with B = k still rises by {} in the last tenth of 240", lengths()["enwik8, Adam", "k", SAMPLING][2]),
     ("from {} after 10 epochs to {} after 160 (five seeds)", *(of(f"enwik8, titles, Adam, {x} epochs", ITEM, "64") for x in (10, 160))),
-    ("Seed 0 has {} after 160 and {}, over left items, after 320", percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), of_row("enwik8-titles-longer", ITEM, batch="64")),
     ("is {} ahead (320 epochs", steady("enwik8, titles, Adam, 320 epochs", ITEM, "64").lstrip("+")),
-    ("Sampling rises by {} % in the last tenth of 160 epochs and by {} % in that of 320", *(rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs"))),
     ("a smaller α loses more, in {} of {} cases", *in_shorter_trainings()),
 ]  # fmt: skip
 OPTIMIZERS = [
+    ("without it SOGram has {} after 80", logs(*TWICE_TITLES[::-1], first=1)),
     ("sampling reaches {} % of exact ALS with dense Adam and {} % with sparse Adam, the exact Gramian {} and {} %", *(share(x, e) for e in (SAMPLING, EXACT) for x in (DENSE_ADAM, SPARSE))),
     ("The rows of sparse Adam, also at η/5 ({} %), and of Adagrad from the common start ({} %) are", *(share(f"enwik8, {x}", EXACT) for x in ("sparse Adam, η/5", "Adagrad"))),
     ("sampling ends at {}, {} % of exact ALS, and rises by 1 %", maps("enwik8, Adagrad, 480 epochs"), share("enwik8, Adagrad, 480 epochs")),
