@@ -6,6 +6,7 @@ no statement has: a lift with its interval, a percentage with a decimal, a MAP@1
 
 import json
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pages
@@ -100,6 +101,12 @@ def of(title: str, estimator: str, batch: str = "1024", column: str = "lift [95 
 def mean(title: str, estimator: str = SOGRAM, batch: str = "1024") -> str:
     """A lift without its interval."""
     return of(title, estimator, batch).partition(" [")[0]
+
+
+def same(values: Iterable[str]) -> str:
+    """The value that all of them have."""
+    (value,) = {*values}
+    return value
 
 
 def lost(title: str, estimator: str = SOGRAM, batch: str = "1024") -> str:
@@ -396,6 +403,7 @@ TITLES_RUNS, TWICE_TITLES = (  # under Adagrad at 16·k: sampling, and SOGram wi
 )
 LONGER_TITLES = added("titles, Adagrad", "16·k"), logs(TWICE_TITLES[1], TITLES_RUNS[1])
 TITLES_LIFTS = [logs(*runs[::-1], last=5) for runs in (TITLES_RUNS, TWICE_TITLES)]
+
 README = [
     ("(errors {} and {}, sampling's {} and {})", *(error(x, e).partition(" and ")[0] for e in (ITEM, SAMPLING) for x in ("fr-scale, sparse Adam", "en-scale, Adagrad"))),
     ("it has {}, undecided. SAGram per item, which is nearer, has {}:", bare(EVERY), bare(EVERY_ITEM)),
@@ -447,13 +455,14 @@ AT_K = [
 ITEM_RUNS, SAMPLING_RUNS = (
     [titles_runs()["adam", x, name, 64] for x in (80, 160, 320)] for name in ("sagram", "sampling")
 )
+RISES = log_lifts(SAMPLING_RUNS[2], SAMPLING_RUNS[1])
 LENGTH = [
     ("Twice the epochs of Adagrad add {} % at Simple's size (inputs of 256, seed 0)", twice(f"simple-scale/paper-sampling{WIDER}-epochs-40", f"simple-scale/paper-sampling{WIDER}", 1)),
     ("sampling ends at {} after 160 (after 80 at {}), SAGram per item at {} ({}), SOGram at {} ({})", *(maps(x, e) for e in (SAMPLING, ITEM, SOGRAM) for x in (LONGER, LONG))),
     ("is decided from 160 to 320 epochs**: {} (five seeds; sparse Adam, one seed: {})", *(added(f"titles, {x}", "k") for x in ("Adam", "sparse Adam"))),
-    ("It rises by {} % in the last tenth of both lengths", *{rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs")}),
+    ("It rises by {} % in the last tenth of both lengths", same(rise(x, SAMPLING, "64") for x in (LONGER, "enwik8, titles, Adam, 320 epochs"))),
     ("SAGram per item after 160 has {} over sampling after 320", logs(ITEM_RUNS[1], SAMPLING_RUNS[2])),
-    ("Its one seed after 320 has {}, over left items ({} after 160), and is the one in which sampling rose most, by {} %", of_row("enwik8-titles-longer", ITEM, batch="64"), percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), signless(np.exp(log_lifts(*SAMPLING_RUNS[:0:-1]).max()))),
+    ("Its one seed after 320 has {}, over left items ({} after 160), and is the one in which sampling rose most, by {} %", of_row("enwik8-titles-longer", ITEM, batch="64"), percents(seeds(ITEM_RUNS[1])[0] / seeds(SAMPLING_RUNS[1])[0]), same(signless(np.exp(x)) for x in (RISES[0], RISES.max()))),
     ("80 epochs end higher than 40 with sampling at 16·k, by {}, and with SOGram, by {} (five seeds each)", *LONGER_TITLES),
     ("With SAGram per item it is undecided, {}; sampling at k has {} (one seed)", added("titles, Adagrad", "16·k", ITEM), added("titles, Adagrad", "k")),
     ("SOGram's lift is {} after 40 (all eight: {}) and {} after 80, and the fall, {}, is not decided; while η is constant it has {} in the run of 80.", TITLES_LIFTS[0], of(ADAGRAD_TITLES, SOGRAM), TITLES_LIFTS[1], lift(np.exp(log_lifts(*TWICE_TITLES[::-1]) - log_lifts(*TITLES_RUNS[::-1], last=5))), steady(TWICE, SOGRAM)),
@@ -509,12 +518,12 @@ CORPORA = [
     ("SAGram per item has {}, with an error of {} (sampling {}). SOGram with α = 0.01 has {}, with an error of {}.", by_left_items("en-scale, Adagrad", ITEM), error("en-scale, Adagrad", ITEM), error("en-scale, Adagrad", SAMPLING), by_left_items("en-scale, Adagrad", HUNDREDTH), error("en-scale, Adagrad", HUNDREDTH)),
 ]  # fmt: skip
 SIMPLE = [
-    ("{} with SOGram and with sampling at inputs of 256", *{on_training(WIDE_TABLE, x) for x in (SOGRAM, SAMPLING)}),
+    ("{} with SOGram and with sampling at inputs of 256", same(on_training(WIDE_TABLE, x) for x in (SOGRAM, SAMPLING))),
     ("in {} to {} times fewer steps", *speed_up().split(" to ")),
     ("with inputs of 50 SOGram has {} over it", logs(SIMPLE_RUNS[0], f"simple-scale/paper-sagram{BF16}-cache-item")),
     ("ends near sampling: {} with inputs of 256 (five", of(WIDE, HUNDREDTH)),
     ("and {} with 50; with α = 0.001 it has {} (five seeds) and {} (with 50 one seed", mean("simple-scale, Adagrad", HUNDREDTH), of(WIDE, LEAST), mean("simple-scale, Adagrad", LEAST)),
-    ("SOGram has {} and {} over left items, SAGram per item {} on both", *(of_row(f"simple-scale-copy{x}-wider-inputs-adagrad", SOGRAM) for x in (1, 2)), *{percent(row(f"simple-scale-copy{x}-wider-inputs-adagrad", ITEM)["lift [95 %]"]) for x in (1, 2)}),
+    ("SOGram has {} and {} over left items, SAGram per item {} on both", *(of_row(f"simple-scale-copy{x}-wider-inputs-adagrad", SOGRAM) for x in (1, 2)), same(percent(row(f"simple-scale-copy{x}-wider-inputs-adagrad", ITEM)["lift [95 %]"]) for x in (1, 2))),
     ("at {} % of exact ALS; [2]", share_of(row("simple-scale-copy1-wider-inputs-adagrad", ITEM)["of exact ALS"])),
     ("wider-inputs-adagrad.csv), at {} %)", share_of(row("simple-scale-copy2-wider-inputs-adagrad", ITEM)["of exact ALS"])),
     ("over the three draws: SOGram {}, SAGram per item {}.", WIDE_SOGRAM, WIDE_ITEM),
@@ -553,7 +562,7 @@ LAG += [
 ]  # fmt: skip
 CORPORA += [
     ("it ends below sampling on each split: {}, and with three seeds {} and {}.", of(HALF, SOGRAM), *(of_row(f"miwiki-split{x}-k-32", SOGRAM) for x in (1, 2))),
-    ("(five seeds each, two of them added after looking: the first three had {} on both", *{lift(np.exp(log_lifts(f"{x}/paper-sogram{BF16}-alpha-0.1", f"{x}/paper-sampling{BF16}", last=3))).partition(" [")[0] for x in TITLES[1:]}),
+    ("(five seeds each, two of them added after looking: the first three had {} on both", same(lift(np.exp(log_lifts(f"{x}/paper-sogram{BF16}-alpha-0.1", f"{x}/paper-sampling{BF16}", last=3))).partition(" [")[0] for x in TITLES[1:])),
     ("sampling's best MAP@10, {}, is at a fifth", best_on_the_wiki()),
     ("Popularity ranks at {}, exact ALS after ten sweeps at {}.", *(pages.number(x, 4) for x in (popularity("fr-scale/paper-sampling-products-bfloat16"), optimum("fr-scale")))),
     ("Sampling with B = 8·k has {} over sampling with B = k", percent(between(*(f"fr-scale/paper-sampling-products-bfloat16{x}" for x in ("", "-gramian-batch-size-128"))))),
