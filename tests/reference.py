@@ -9,32 +9,6 @@ import torch
 
 from gramrun.evaluation.baselines import exact_als
 
-Vector = Sequence[float]
-
-
-def score(u: Vector, v: Vector) -> float:
-    """<u, v> as the ranking protocol compares it: summed in float64, rounded to float32."""
-    return float(np.float32(sum(float(a) * float(b) for a, b in zip(u, v, strict=True))))
-
-
-def rank_relevant(
-    left: Sequence[Vector],
-    right: Sequence[Vector],
-    candidates: Sequence[int],
-    relevant: Sequence[set[int]],
-    excluded: Sequence[set[int]],
-) -> list[list[int]]:
-    """Ranks of each left item's relevant items: list what competes, sort it, read the ranks off."""
-    ranks = []
-    for i, u in enumerate(left):
-        negatives = [j for j in candidates if j not in excluded[i] and j not in relevant[i]]
-        # False sorts before True: a negative stands before the relevant items that it ties with.
-        competitors = [(-score(u, right[j]), False) for j in negatives]
-        competitors += [(-score(u, right[j]), True) for j in relevant[i]]
-        competitors.sort()
-        ranks.append([rank for rank, (_, is_relevant) in enumerate(competitors, start=1) if is_relevant])
-    return ranks
-
 
 def rank_in_float64(
     left: torch.Tensor,

@@ -80,28 +80,6 @@ def test_rows_without_relevant_items_and_no_rows_at_all():
     assert (ranks.tolist(), offsets.tolist()) == ([], [0])
 
 
-@given(data=st.data())
-@settings(max_examples=40, deadline=None, derandomize=True)
-def test_agrees_with_the_literal_twin_within_any_depth(data):
-    left, items, dim = (data.draw(st.integers(1, high)) for high in (5, 12, 2))
-    number = st.integers(-2, 2)
-    vectors = [
-        data.draw(st.lists(st.lists(number, min_size=dim, max_size=dim), min_size=n, max_size=n))
-        for n in (left, items)
-    ]
-    subset = st.sets(st.integers(0, items - 1))
-    candidates = sorted(data.draw(subset))
-    relevant, excluded = (data.draw(st.lists(subset, min_size=left, max_size=left)) for _ in range(2))
-    depth, chunk_rows = data.draw(st.integers(1, 14)), data.draw(st.integers(1, 6))
-
-    tensors = [torch.tensor(v, dtype=torch.float32) for v in vectors]
-    ranks, offsets = rank(*tensors, ids(*candidates), sets(*relevant), sets(*excluded), depth, chunk_rows)
-    for row, expected in enumerate(reference.rank_relevant(*vectors, candidates, relevant, excluded)):
-        got = ranks[offsets[row] : offsets[row + 1]].tolist()
-        assert got == sorted(got)
-        assert [min(r, depth + 1) for r in got] == [min(r, depth + 1) for r in expected]
-
-
 def capped(ranks, depth):
     """What is promised of ranks: those beyond the depth are only that."""
     return [min(rank, depth + 1) for rank in ranks]

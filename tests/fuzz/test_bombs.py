@@ -80,13 +80,3 @@ def test_settings_beyond_all_use_are_one_line(corpus, setting, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     code, _, error = command("prepare", corpus, "--output", tmp_path / "out", "--set", setting)
     assert code in (1, 2), error
-
-
-def test_a_contact_with_a_line_of_its_own_is_refused_before_a_request(tmp_path, monkeypatch):
-    """It becomes a part of a header, User-Agent."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GRAMRUN_RAW", raising=False)
-    setting = 'dump.contact="a\\r\\nX: y"'
-    code, _, error = command("prepare", "wikipedia-simple", "--output", "out", "--set", setting)
-    assert code == 2
-    assert r"dump.contact='a\r\nX: y': write an address" in error

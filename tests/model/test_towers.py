@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from gramrun.config import ModelSection
-from gramrun.model.optimizers import OptimizerOptions, make_optimizers
 from gramrun.model.towers import FeatureColumn, TwoTower
 from gramrun.training.objective import squared_error
 
@@ -109,21 +108,6 @@ def test_initial_scale_is_what_the_documentation_says():
     assert spread([one, year, two_genres], ()) == pytest.approx(s * (1 + 1 + 2) ** 0.5, rel=0.15)
     assert spread([one, year, two_genres], (512,)) == pytest.approx(s * ((1 + 1 + 2) / 3) ** 0.5, rel=0.15)
     assert spread([one], (512,), skip=True) == pytest.approx(s * 2**0.5, rel=0.15)
-
-
-@pytest.mark.parametrize("name", ["adagrad", "sgd"])
-def test_sparse_gradients_train_like_dense_ones(name):
-    sparse, dense = model(sparse=True), model(sparse=False)
-    pairs = (torch.tensor([0, 0, 3, 1]), torch.tensor([1, 0, 0, 2]))
-    for two_tower in (sparse, dense):
-        optimizer = make_optimizers(two_tower, OptimizerOptions(name, 0.1, 0.01))[0]
-        for _ in range(20):
-            optimizer.zero_grad()
-            u, v = two_tower.left_embeddings(pairs[0]), two_tower.right_embeddings(pairs[1])
-            squared_error(u, v, 1.0).backward()
-            optimizer.step()
-    for a, b in zip(sparse.parameters(), dense.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
 
 
 def test_squared_error_by_hand():

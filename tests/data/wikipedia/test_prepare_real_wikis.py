@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 
 import pytest
 import sql_twin
@@ -49,35 +48,3 @@ def test_what_is_known_of_miwiki(wiki_fixtures, tmp_path):
     manifest = prepare("wikipedia-sql", source, tmp_path / "out", "wikipedia.categories=false")
     assert (manifest["counts"]["pages_read"], manifest["counts"]["links_read"]) == (12_615, 203_515)
     assert (manifest["corpus"]["pages"], manifest["corpus"]["links"]) == (7_092, 115_363)
-
-
-@pytest.mark.parametrize(
-    ("folder", "settings", "message"),
-    [
-        ("mojcak-randomSearcher/miwiki", [], "no table categorylinks.*wikipedia.categories=false"),
-        ("mojcak-randomSearcher", ["wikipedia.categories=false"], "several dumps .crwiki 20160111, krwiki"),
-        ("dkpro-jwpl", ["wikipedia.categories=false"], "aawiki 20260101 without page without redirect"),
-        (
-            "mojcak-randomSearcher/krwiki",
-            ["wikipedia.categories=false"],
-            "no link between articles is left of",
-        ),
-    ],
-)
-def test_a_folder_that_is_no_whole_dump_is_one_line(
-    gramrun, wiki_fixtures, tmp_path, folder, settings, message
-):
-    arguments = [argument for setting in settings for argument in ("--set", setting)]
-    code, _, error = gramrun(
-        "prepare",
-        "wikipedia-sql",
-        "--source",
-        wiki_fixtures / folder,
-        "--output",
-        tmp_path / "out",
-        *arguments,
-    )
-    assert code == 2
-    assert len(error.strip().splitlines()) == 1
-    assert re.search(message, error), error
-    assert not (tmp_path / "out").exists()

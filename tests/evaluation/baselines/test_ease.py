@@ -64,22 +64,6 @@ def test_each_column_is_its_constrained_ridge_regression(monkeypatch, name, l2, 
     np.testing.assert_allclose(weights, column_by_column(x, l2), rtol=1e-5, atol=1e-7)
 
 
-def test_every_tiny_matrix():
-    """All 512 binary matrices of 3 x 3."""
-    for number in range(2**9):
-        x = np.array([number >> bit & 1 for bit in range(9)], dtype=float).reshape(3, 3)
-        weights = ease.fit(pairs_of(x), 3, 3, 0.5)
-        np.testing.assert_allclose(weights, column_by_column(x, 0.5), rtol=1e-5, atol=1e-7)
-
-
-def test_the_objective_is_stationary_except_on_the_diagonal():
-    x, l2 = torch.from_numpy(MATRICES["random"]), 0.7
-    weights = torch.from_numpy(ease.fit(pairs_of(x.numpy()), *x.shape, l2)).double().requires_grad_()
-    (gradient,) = torch.autograd.grad((x - x @ weights).square().sum() + l2 * weights.square().sum(), weights)
-    assert float(gradient.fill_diagonal_(0).abs().max()) < 1e-5
-    assert not weights.diagonal().any()
-
-
 @pytest.mark.parametrize("numbers", [1, 2**22])
 def test_scores_are_the_product(monkeypatch, numbers):
     monkeypatch.setattr(ease, "_NUMBERS", numbers)
@@ -106,13 +90,6 @@ def test_it_is_ranked_as_embeddings_with_the_same_scores_are(corpus, split, sett
     assert found["effective_rank"] is None
     for name in expected.keys() - {"seconds", "effective_rank"}:
         np.testing.assert_array_equal(found[name], expected[name])
-
-
-def test_ties_count_against_it(corpus):
-    nothing = np.zeros((corpus.right.items, corpus.right.items), dtype=np.float32)
-    constant = [torch.ones(items, 1) for items in (corpus.left.items, corpus.right.items)]
-    expected = evaluate_embeddings(*constant, corpus, "validation", EvaluationSection())
-    assert ease.evaluate(nothing, corpus, "validation", EvaluationSection())["map@10"] == expected["map@10"]
 
 
 def test_memory_is_foreseen(monkeypatch):
