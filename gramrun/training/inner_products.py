@@ -31,7 +31,6 @@ KINDS = ("train", "validation", "random")
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 COLUMNS = ("step", "epoch", "pairs", "count", "mean", "sd", *(f"q{q:g}" for q in QUANTILES))
 
-_PAIRS_AT_ONCE = 65_536
 _STREAM = 2  # of evaluation.seed; its streams 0 and 1 choose candidates and left items
 
 Items = NDArray[np.int64]
@@ -96,7 +95,7 @@ def draw_pairs(corpus: SplitCorpus, count: int, seed: int) -> dict[str, tuple[It
 
 @torch.no_grad()
 def inner_products(model: TwoTower, pairs: dict[str, tuple[Items, Items]]) -> dict[str, NDArray[np.float64]]:
-    """Return ⟨u, v⟩ of every pair; each item is embedded once.
+    """Return ⟨u, v⟩ of every pair.
 
     Args:
         model: the towers.
@@ -105,13 +104,16 @@ def inner_products(model: TwoTower, pairs: dict[str, tuple[Items, Items]]) -> di
     Returns:
         ⟨u, v⟩ of every pair, float64, shape (N,), by kind.
     """
-    left_items, right_items = (
-        np.unique(np.concatenate(sides)) for sides in zip(*pairs.values(), strict=True)
-    )
-    u = _embedded(model, model.left_embeddings, left_items)
-    v = _embedded(model, model.right_embeddings, right_items)
+
+    def embedded(embed: Callable[[Tensor], Tensor], items: Items) -> Tensor:
+        return embed_in_chunks(embed, torch.from_numpy(items).to(model.device)).double()
+
     return {
-        kind: _products(u, np.searchsorted(left_items, left), v, np.searchsorted(right_items, right))
+        kind: torch.linalg.vecdot(
+            embedded(model.left_embeddings, left), embedded(model.right_embeddings, right)
+        )
+        .cpu()
+        .numpy()
         for kind, (left, right) in pairs.items()
     }
 
@@ -125,19 +127,3 @@ def describe(products: NDArray[np.float64]) -> dict[str, Any]:
         "sd": float(products.std()),
         **{f"q{q:g}": float(value) for q, value in zip(QUANTILES, quantiles, strict=True)},
     }
-
-
-def _embedded(model: TwoTower, embed: Callable[[Tensor], Tensor], items: Items) -> NDArray[np.float64]:
-    device = model.device
-    return embed_in_chunks(embed, torch.from_numpy(items).to(device)).double().cpu().numpy()
-
-
-def _products(
-    u: NDArray[np.float64], left: Items, v: NDArray[np.float64], right: Items
-) -> NDArray[np.float64]:
-    """Row-wise products, some pairs at a time to bound memory."""
-    products = np.empty(len(left))
-    for start in range(0, len(left), _PAIRS_AT_ONCE):
-        some = slice(start, start + _PAIRS_AT_ONCE)
-        products[some] = np.einsum("pk,pk->p", u[left[some]], v[right[some]])
-    return products

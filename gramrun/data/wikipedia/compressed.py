@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, cast
 
 import zstandard
 from isal import igzip_lib
@@ -36,19 +36,6 @@ _ZSTD_BLOCK_BYTES = 1 << 10
 _ZSTD_WINDOW_BYTES = 1 << 27  # the default limit of the zstd command
 
 
-class _Decompressor(Protocol):
-    """Unpacks one member; the interface of `bz2.BZ2Decompressor`."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
-
-
 class _Zstd:
     """Unpacks one Zstandard frame; ignores `max_length`."""
 
@@ -69,7 +56,7 @@ class _Zstd:
         return self._frame.decompress(data)
 
 
-_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {  # each has the interface of `bz2.BZ2Decompressor`
     "gzip": lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
     "bzip2": lambda: bz2.BZ2Decompressor(),
     "zstd": lambda: _Zstd(),
