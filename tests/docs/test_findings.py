@@ -487,6 +487,12 @@ def test_a_row(row):
     assert " ".join(row.split()) in squeezed
 
 
+def test_a_folded_table_has_the_rows_that_its_summary_says():
+    folded = re.findall(r"<summary>(\d+) rows: .*</summary>\n\n((?:\|.*\n)+)", PAGE)
+    assert len(folded) == PAGE.count("<details>")
+    assert all(int(count) == rows.count("\n") - 2 for count, rows in folded)
+
+
 # README's table
 
 README_ROWS = {  # the row of `table_2`, and the best estimate
@@ -874,6 +880,27 @@ def length_table() -> list[str]:
 @pytest.mark.parametrize("row", length_table())
 def test_a_row_of_lengths(row):
     assert " ".join(row.split()) in WORDS
+
+
+def test_which_trainings_are_long_enough():
+    """Of those with five seeds, the longest: the last tenth adds at most 1 %, or twice the epochs nothing decided."""
+    short = set()
+    for label, *key in LENGTHS:
+        for batch, size in ((64, "k"), (1024, "16·k")):
+            for name in ("sampling", "sagram"):
+                runs = [
+                    x for x in runs_by_length().get((*key, batch, name), {}).values() if len(seeds(x)) >= 5
+                ]
+                if runs and late_rise(runs[-1]) > rankings.PLATEAU:
+                    more = lift(np.exp(log_lifts(runs[-1], runs[-2]))) if len(runs) > 1 else "[+"
+                    if "[+" in more:
+                        short.add((label, size, name))
+    assert short == {
+        ("enwik8, Adagrad, smaller start", "k", "sampling"),
+        ("titles, sparse Adam", "k", "sampling"),
+        ("titles, Adagrad", "k", "sampling"),
+        ("titles, Adam", "k", "sagram"),
+    }
 
 
 def test_rises_in_the_last_tenth():
