@@ -33,6 +33,7 @@ TRAININGS = {  # tables of results/reference/factorial, each with one optimizer
     "enwik8, SGD, 1,920 epochs": ["enwik8-sgd-to-its-plateau", "enwik8-sgd-to-its-plateau-small-batch"],
     "enwik8, SGD, 3,840 epochs": ["enwik8-sgd-twice-its-plateau"],
     "enwik8, SGD, 30 epochs": ["enwik8-sgd-half-as-long"],
+    "enwik8, titles, Adagrad, 160 epochs": ["enwik8-titles-four-times-as-long"],
     "enwik8, titles, Adagrad, 80 epochs": [
         "enwik8-titles-twice-as-long-large-batch",
         "enwik8-titles-twice-as-long",
