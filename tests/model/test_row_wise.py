@@ -311,6 +311,7 @@ def test_what_split_tables_have_not_is_refused_in_one_line(make_config, corpus):
         check_config(make_config("train.tables=row-wise"))
 
 
+@needs_torchrec
 def test_a_gpu_is_refused_before_the_first_step(make_config, corpus, monkeypatch):
     monkeypatch.setattr("gramrun.training.checks.choose_device", torch.device)
     with pytest.raises(ConfigError, match="row-wise has not run on a GPU yet; set device: cpu"):
