@@ -899,7 +899,6 @@ def test_which_trainings_are_long_enough():
     assert short == {
         ("enwik8, Adagrad, smaller start", "k", "sampling"),
         ("titles, sparse Adam", "k", "sampling"),
-        ("titles, Adagrad", "k", "sampling"),
         ("titles, Adam", "k", "sagram"),
     }
 
