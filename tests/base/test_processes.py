@@ -18,11 +18,14 @@ from helpers import CONFIG, ROOT, pages_corpus, pids_by_rank
 from replica import result
 
 from gramrun.base.errors import ConfigError
-from gramrun.base.processes import Processes
+from gramrun.base.processes import SINGLE_PROCESS, Processes
 from gramrun.config.loading import dump_config
 from gramrun.data import shards
 from gramrun.data.shards import open_corpus
+from gramrun.gramian.batch import GramianBatch, batch_moments
+from gramrun.gramian.surrogate import GravitySide, gravity_surrogate
 from gramrun.training.checks import check_run
+from gramrun.training.objective import squared_error
 from gramrun.training.trainer import Trainer
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -57,6 +60,33 @@ def test_parts_are_the_whole_and_as_even_as_can_be(length, count):
     parts = [Processes(rank, count).share(rows) for rank in range(count)]
     assert torch.equal(torch.cat(parts), rows)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def random_batch(size, k=5, r=2):
+    random = torch.Generator().manual_seed(0)
+    columns = [torch.randn(size, width, generator=random, dtype=torch.double) for width in (k, r, 1)]
+    return GramianBatch(torch.arange(size), *columns[:2], importance=columns[2].squeeze(1))
+
+
+def test_mean_of_the_parts_moments_is_the_batchs():
+    batch = random_batch(24)
+    parts = [batch_moments(batch.each(Processes(rank, 4).share)) for rank in range(4)]
+    torch.testing.assert_close(sum(parts) / 4, batch_moments(batch), rtol=1e-14, atol=1e-14)
+
+
+def test_sum_of_the_parts_gradients_is_the_batchs():
+    random = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(12, 3, generator=random, dtype=torch.double) for _ in range(2))
+    gramians = [m @ m.T for m in (torch.randn(3, 3, generator=random, dtype=torch.double) for _ in range(2))]
+
+    def gradient(processes):
+        u, v = (processes.share(rows).clone().requires_grad_() for rows in (left, right))
+        objective = squared_error(u, v, 1.0) + gravity_surrogate(GravitySide(u), GravitySide(v), *gramians)
+        (objective / processes.count).backward()
+        return torch.cat([u.grad, v.grad], 1)
+
+    parts = [gradient(Processes(rank, 4)) for rank in range(4)]
+    torch.testing.assert_close(torch.cat(parts), gradient(SINGLE_PROCESS), rtol=1e-14, atol=1e-14)
 
 
 def test_what_does_not_divide_is_refused(make_config, corpus):

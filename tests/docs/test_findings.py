@@ -103,12 +103,12 @@ SGD = pd.read_csv(REFERENCE / "gpu" / "sgd_curves.csv").pivot(
 )
 
 
-def sgd_ratios(estimator: str, epoch: int, base: str = SAMPLING) -> pd.Series:
-    return (SGD.loc[epoch][estimator] / SGD.loc[epoch][base]).dropna()
+def sgd_ratios(estimator: str, epoch: int) -> pd.Series:
+    return (SGD.loc[epoch][estimator] / SGD.loc[epoch][SAMPLING]).dropna()
 
 
-def sgd_lift(estimator: str, epoch: int, base: str = SAMPLING) -> str:
-    return lift(sgd_ratios(estimator, epoch, base))
+def sgd_lift(estimator: str, epoch: int) -> str:
+    return lift(sgd_ratios(estimator, epoch))
 
 
 def sgd_exact(suffix: str = "") -> str:

@@ -13,6 +13,7 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 from helpers import FOLDER, FORMS, PREVIOUS, leaves, restored, start, train
 
 from gramrun.base.errors import InputError
@@ -107,6 +108,18 @@ def test_interrupted_equals_uninterrupted(make_config, corpus, tmp_path, form, o
         with pytest.raises((Interrupted, Crash)):
             go_on(path, config, corpus, stop_at(step, saving=random.random() < 0.5))
     assert_same(go_on(path, config, corpus), straight)
+
+
+def test_the_same_with_two_threads(make_config, corpus, tmp_path):
+    """Then the two towers are trained in parallel."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        test_interrupted_equals_uninterrupted(
+            make_config, corpus, tmp_path, "SAGA, items", "adagrad", "hidden"
+        )
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("part", ["optimizer", "left_estimator", "previous"])
