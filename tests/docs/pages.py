@@ -67,6 +67,16 @@ def number(value: float, digits: int) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def line(page: str, start: str) -> list[str]:
+    """The cells of the one row of the page's tables that begins with these."""
+    (row,) = [text for text in page.splitlines() if text.startswith(start)]
+    return cells(row)
+
+
 def blocks(page: str) -> Iterator[Block]:
     """The fenced and the indented blocks of a page, in order."""
     lines = read(page).split("\n")

@@ -26,16 +26,6 @@ def spread(values) -> str:
     return f"{pages.number(np.mean(values), 4)} ± {pages.number(np.std(values, ddof=1), 4)}"
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def line(page: str, start: str) -> list[str]:
-    """The cells of the one row of the page's tables that begins with these."""
-    (row,) = [text for text in page.splitlines() if text.startswith(start)]
-    return cells(row)
-
-
 def test_a_smaller_rate_lets_errors_decay_sooner_at_scale():
     table = pd.read_csv(PUBLISHED / "error_at_scale/error_at_scale.csv")
     own = table[table["α"] == 0.01]
@@ -370,7 +360,7 @@ CORPORA_RANKED = {
 def test_what_ranks_best(corpus, title):
     runs = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
     table = RANKING.split("## What ranks best")[1].split("\n## ")[0]
-    shown = {int(row[1]): row for row in map(cells, table.splitlines()) if row[0] == title}
+    shown = {int(row[1]): row for row in map(pages.cells, table.splitlines()) if row[0] == title}
     assert shown
     for width, row in shown.items():
         own = runs[runs["width"] == width]
@@ -394,6 +384,66 @@ def test_what_ranks_best(corpus, title):
         )
 
 
+def test_what_the_words_on_ranking_say():
+    ranking = pages.ROOT / "results" / "reference" / "ranking"
+    words = " ".join(RANKING.split())
+
+    def means(corpus: str) -> pd.Series:
+        return pd.read_csv(ranking / f"runs-{corpus}.csv").groupby(["method", "width"])["map@10"].mean()
+
+    wiki, movies = means("miwiki"), means("movielens-1m")
+    als = wiki[[x for x in wiki.index if x[0].startswith("implicit ALS")]].groupby("width").max()
+    gains = wiki["towers of ids"] - als
+    assert f"ids on miwiki, +{pages.number(gains.min(), 3)} to +{pages.number(gains.max(), 3)}" in words
+    (ahead,) = {pages.number(x, 3) for x in (movies["free vectors"] - movies["gramrun.fit"])[[35, 64]]}
+    assert f"they are {ahead} ahead of `gramrun.fit` at k = 35 and 64" in words
+    tries = pd.read_csv(ranking / "search" / "defaults.csv")
+    defaults = (tries[["gravity", "l2", "learning_rate", "decay_from"]] == [80, 0.06, 0.1, 0.3]).all(axis=1)
+    corpora = ["movielens-100k", "movielens-1m", "enwik8"]
+    earlier, shipped = tries.iloc[0], tries[defaults & (tries["epochs"] == 20)].iloc[0]
+    before, now = ([pages.number(x[name], 3) for name in corpora] for x in (earlier, shipped))
+    assert f"have {before[0]}, {before[1]} and {before[2]}, these {now[0]}, {now[1]} and {now[2]}." in words
+
+    def l2(corpus: str) -> float:
+        search = pd.read_csv(ranking / "search" / f"{corpus}-fit-64.csv")
+        return search.loc[search["map@10"].idxmax(), "train.l2"]
+
+    dense, *small = (
+        pages.number(l2(x), d)
+        for x, d in zip(["movielens-1m", "movielens-100k", "enwik8"], (3, 2, 2), strict=True)
+    )
+    wikis = [l2(x) for x in ("miwiki", "zuwiki", "vewiki")]
+    assert (
+        f"search for ids: {dense} on MovieLens 1M, {small[0]} on 100K, {small[1]} on enwik8, "
+        f"{pages.number(min(wikis), 2)} to {max(wikis):.1f} on the whole wikis"
+    ) in words
+
+
+def test_the_time_to_a_map():
+    """Of the start from a decomposition, and of random tables, over implicit ALS's."""
+
+    def times(page: str, method: str) -> list[str]:
+        text = (PUBLISHED / "bench" / page).read_text(encoding="utf-8")
+        return pages.line(text, f"| {method} |")
+
+    def ratio(cell: str) -> str:
+        return re.search(r"\[(.*)\]", cell)[1].removeprefix("0")
+
+    words = " ".join(RANKING.split())
+    start, left = (times("time_to_quality_start.md", x) for x in ("the same, γ = 0", "SOGram, SVD start"))
+    random = times("time_to_quality.md", "sampling")
+    seconds = start[4].partition(" ")[0].removeprefix("0")
+    assert (
+        f"after {seconds} s: {ratio(start[4])} times implicit ALS's time to .26 (median of three seeds), from random tables "
+        f"{ratio(random[4])} times"
+    ) in words
+    assert f"It ends lower ({pages.number(float(start[7].partition(' ')[0]), 3)})." in words
+    slow = sorted(float(ratio(x[5])) for x in (start, left))
+    assert (
+        f".26 takes {ratio(left[4])} times ALS's time; .28 takes {slow[0]:.0f} to {slow[1]:.0f} times either way"
+    ) in words
+
+
 def test_readme_compares_with_other_methods():
     """At k = 64; of a method with several settings the best."""
     rows = {
@@ -405,7 +455,7 @@ def test_readme_compares_with_other_methods():
     }
     corpora = ("movielens-1m", "movielens-100k", "enwik8", "miwiki")
     for start, label in rows.items():
-        shown = line(README, f"| {start} |")[1:]
+        shown = pages.line(README, f"| {start} |")[1:]
         for corpus, cell in zip(corpora, shown, strict=True):
             runs = pd.read_csv(pages.ROOT / f"results/reference/ranking/runs-{corpus}.csv")
             means = runs[runs["width"] == 64].groupby("method")["map@10"].mean()
@@ -434,7 +484,7 @@ def test_items_never_seen():
                 cells_of.append(
                     f"{pages.number(own['map@10'].mean(), 3)}{error}, {pages.number(own['recall@100'].mean(), 3)}"
                 )
-            assert line(table, f"| {method} |")[1:] == cells_of, (new, method)
+            assert pages.line(table, f"| {method} |")[1:] == cells_of, (new, method)
         for corpus, among in columns:
             own = runs[(runs[["corpus", "new", "among"]] == [corpus, new, among]).all(axis=1)]
             maps = own.pivot(index="seed", columns="method", values="map@10")
@@ -464,6 +514,13 @@ def test_items_never_seen():
     assert f"MAP@10 {wiki[0]} on enwik8, TF-IDF neighbours {wiki[1]}" in words
     assert f"MovieLens 1M {movies[0]}, TF-IDF neighbours {movies[1]} (among new" in words
     assert f"alone {new[0]} and {new[1]})" in words
+    gains = [
+        pages.number(maps[corpus, "all", f"towers, {name}"], 3)
+        for corpus in corpora[:2] for name in ("ids never dropped", "half of the ids dropped")
+    ]  # fmt: skip
+    assert "from {} to {} on MovieLens 1M and from {} to {} on enwik8".format(*gains) in " ".join(
+        pages.read("docs/python.md").split()
+    )
 
 
 def test_where_the_expansion_of_enwik8_agrees_with_it():
@@ -496,104 +553,3 @@ def test_where_the_expansion_of_enwik8_agrees_with_it():
             assert float(shown) == pytest.approx(values[corpus], abs=0.51 * 10**-digits)
             near = "yes" if 0.75 <= values[corpus] / values["enwik8"] <= 1.25 else "no"
             assert verdicts_.get(corpus, "yes").startswith(near)
-
-
-OPTIMIZERS = {
-    "Adam (dense)": "adam",
-    "sparse Adam": "sparse-adam",
-    "Adagrad, sums from 0": "adagrad",
-    "Adagrad, sums from 0.1, on sums over the batch": "adagrad",
-    "SGD on means": "sgd",
-}
-
-
-@pytest.mark.parametrize(("title", "optimizer"), OPTIMIZERS.items())
-def test_the_search_of_optimizers(title, optimizer):
-    """Best of six, then of three, beside exact ALS of the tuning split."""
-    page = pages.read("configs/README.md")
-    search = pd.read_csv(PUBLISHED / "training" / "search-enwik8.csv", index_col="optimizer")
-    solved = float(search["tuning_map@10"]["exact ALS of the same objective"])
-    assert f"objective has {pages.number(solved, 4)} there:\n\n| optimizer" in page
-    cells_of = line(page, f"| {title} |")
-    for stage, first in (("search-enwik8", 1), ("enwik8-length", 3)):
-        tried = pd.read_csv(PUBLISHED / "training" / f"{stage}.csv", na_values="failed").dropna()
-        sums = tried["reduction"] == "sum"
-        own = tried[(tried["optimizer"] == optimizer) & (sums == ("on sums" in title))]
-        best, *others = own.sort_values("tuning_map@10", ascending=False).to_dict("records")
-        shown = [float(x) for x in re.findall(r"\d*\.\d+", cells_of[first])]
-        expected = [best[key] for key in ("tuning_map@10", "learning_rate", "dense_learning_rate")]
-        assert shown == pytest.approx(expected, rel=0.01)
-        maps = [pages.number(row["tuning_map@10"], 4) for row in others]
-        if stage == "enwik8-length":
-            assert cells_of[first + 1 :] == [
-                f"{best['tuning_map@10'] / solved:.0%}".replace("%", " %"), ", ".join(maps)
-            ]  # fmt: skip
-        else:
-            assert cells_of[first + 1].startswith(f"{maps[-1]} to {maps[0]}")
-
-
-def test_the_search_of_a_smaller_start():
-    page = " ".join(pages.read("configs/README.md").split())
-    search = pd.read_csv(PUBLISHED / "training" / "search-enwik8.csv", index_col="optimizer")
-    tried = pd.read_csv(PUBLISHED / "training" / "enwik8-adagrad-start.csv", dtype=str)
-    found = tried.set_index(["table_scale", "learning_rate", "dense_learning_rate"])["tuning_map@10"]
-    points = [
-        "{}, {} and {}".format(*(found[scale, eta, "0.00241"][1:] for scale in ("0.03", "0.01", "0.003")))
-        for eta in ("0.06", "0.0975")
-    ]
-    best = float(found.max()) / float(search["tuning_map@10"]["exact ALS of the same objective"])
-    assert (
-        f"the start of .1 has {found['0.1', '0.0975', '0.00241'][1:]}; .03, .01 and .003 have {points[0]} at "
-        f".06 / .00241, {100 * best:.0f} % of exact ALS, and {points[1]} at .0975 / .00241"
-    ) in page
-
-
-def test_the_starts_of_the_configs():
-    """Sampling on tuning splits, by `table_scale`."""
-    page = " ".join(pages.read("configs/README.md").split())
-
-    def found(table: str, *keys: str, **where: str) -> pd.Series:
-        frame = pd.read_csv(PUBLISHED / "training" / f"{table}.csv", dtype=str)
-        for key, value in where.items():
-            frame = frame[frame[key] == value]
-        return frame.set_index(list(keys))["tuning_map@10"].str[1:]
-
-    dense = found("enwik8-start", "table_scale", optimizer="adam")
-    assert (
-        f"(`table_scale`) end at {dense['0.01']}, {dense['0.03']} and {dense['0.1']} under dense Adam" in page
-    )
-    gain = 100 * (float(dense["0.03"]) / float(dense["0.1"]) - 1)
-    assert f"dense Adam gains {gain:.1f} % from .03".replace("0.", ".") in page
-    for output, words in (
-        ("linear", "Under sparse Adam .01, .03, .1 and .3 end"),
-        ("relu", "with a ReLU output"),
-    ):
-        *three, last = found("enwik8-start", "table_scale", optimizer="sparse-adam", output=output)
-        assert f"{words} at {', '.join(three)} and {last}" in page
-    sums = {"optimizer": "adagrad on sums from 0.1"}
-    titles = found(
-        "enwik8-titles", "epochs", "table_scale", learning_rate="0.2", dense_learning_rate="0.00241", **sums
-    )
-    small, usual = ([titles[epochs, scale] for epochs in ("20", "40")] for scale in ("0.03", "0.1"))
-    assert (
-        f".03 has {small[0]} after 20 epochs and {small[1]} after 40, where .1 has {usual[0]} and {usual[1]}"
-        in page
-    )
-    simple = found("simple-scale", "table_scale", "learning_rate", input_dim="50", epochs="6", **sums)
-    best, before = simple["0.01", "0.0975"], simple["0.1", "0.0975"]
-    others = simple["0.03", "0.0975"], simple["0.01", "0.156"], simple["0.003", "0.06"]
-    assert (
-        f".01 has {best} where .1 has {before}; .03 has {others[0]}, .01 at .156 {others[1]} and .003 at .06 {others[2]}"
-        in page
-    )
-
-
-def test_the_search_of_sogram_s_rate():
-    page = " ".join(pages.read("configs/README.md").split())
-    tried = pd.read_csv(PUBLISHED / "training" / "enwik8-sogram-adam.csv", dtype=str)
-    *points, last = (x[1:] for x in tried["tuning_map@10"])
-    share = tried["learning_rate"].astype(float) / 0.0136
-    *shares, least = (f"{x:.2g}".replace("0.", ".") for x in share)
-    assert f"at {', '.join(points)} and {last} at {', '.join(shares)} and {least} of them" in page
-    best = pd.read_csv(PUBLISHED / "training" / "enwik8-length.csv")["tuning_map@10"].max()
-    assert f"sampling has {pages.number(best, 4)}" in page

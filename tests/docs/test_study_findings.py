@@ -178,6 +178,11 @@ def test_gravity_over_items():
         towers[f"gravity, {x}"] for x in ("γ = 1 (the paper), λ = 1", "γ = 0", "γ left = 1, right = 0")
     )
     assert f"two towers {one}, {free} and {left} (" in WORDS
+    readme = " ".join(pages.read("README.md").split())
+    assert (
+        f"on both sides that raises linear towers on MovieLens 1M from {one} (λ = 1) to {free} (λ = 30)"
+        in readme
+    )
 
 
 def test_the_cost_of_an_estimator():
@@ -213,6 +218,56 @@ def test_the_time_of_a_step_of_adam():
         f"takes {sparse} times as long as under sparse Adam; `static` takes {static[0]:.1f} to {static[1]:.1f} times "
         f"and `plain` {plain[0]:.0f} to {plain[1]:.0f} times as long as the compiled engine"
     ) in " ".join(pages.read("docs/how-to.md").split())
+
+
+STEPS = {
+    "bare matrix products": "bare products",
+    "`compiled`": "compiled",
+    "… with `estimator.batch: previous`": "compiled, previous batch",
+    "… with `model.products: bfloat16` (AVX512-BF16)": "compiled, bfloat16",
+    "plain PyTorch: EmbeddingBag(sparse), autograd, Adagrad": "plain PyTorch",
+}
+HOW_TO = pages.read("docs/how-to.md")
+
+
+@pytest.mark.parametrize(("title", "name"), STEPS.items())
+def test_the_time_of_a_step(title, name):
+    rows = [reported("bench/step_time.md", f"### pages, {x} threads,")[name] for x in (1, 2)]
+    cells = []
+    for time, ratio, _ in rows:
+        cells.append(f"{float(time.split(' ')[0]):.1f}")
+        if name != "bare products":
+            cells[-1] += f" ({ratio.split(' ')[0]})"
+    assert pages.line(HOW_TO, f"| {title} |")[1:] == cells
+
+
+def test_what_the_words_on_speed_say():
+    words = " ".join(HOW_TO.split())
+    growth = reported("bench/growth.md", "### corpora")
+    larger = [growth[x][1].split(" ")[0] for x in ("1.8M", "5.3M")]
+    assert "a step takes {} and {} times as long as at 85,000".format(*larger) in words
+    predicted = [float(cells[-1]) for cells in growth.values()]
+    assert "(3 % on up to 5.3 million pages" in words and max(abs(x - 1) for x in predicted) < 0.035
+    products = reported("comparisons/products/enwik8/RESULTS.md")
+    gain, plain = products["bfloat16"][4], products["float32"][3]
+    assert f"ranks like float32: {spread(gain)} of MAP@10 {shown(plain)} with hidden towers" in words
+    with_l2 = reported("bench/step_time_l2.md", "### pages, 1 threads,")["compiled, L2"][-1]
+    mean, low, high = re.findall(r"[\d.]+", with_l2)
+    assert f"takes {mean} times ({low.removeprefix('0')} to {high}) one without" in " ".join(
+        pages.read("docs/mathematics.md").split()
+    )
+
+
+def test_the_time_to_prepare():
+    page = pages.read("data/README.md")
+    text = (PUBLISHED / "bench" / "prepare_speed.md").read_text(encoding="utf-8")
+    for wiki, links in (("simple-scale", "4.6 million"), ("fr-scale", "142 million")):
+        for year in ("2016", "2026"):
+            _, _, _, _, _, seconds, ratio, *_, memory = pages.line(text, f"| {wiki} | {year} |")
+            digits = 1 if float(seconds) < 10 else 0
+            memory = f"{float(memory):.{1 if float(memory) > 1 else 2}f}"
+            expected = [f"{float(seconds):.{digits}f}", ratio.split(" ")[0], memory]
+            assert pages.line(page, f"| {links} | {year} |")[2:] == expected
 
 
 def test_caches_per_item():
